@@ -128,22 +128,17 @@ KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 #define MAINARCH_TALL_DOWN(suffix, format, taken, lds)                                              \
   using ExpertsTallDown_##suffix = ExpertsTallDown<TileFormat::format, Taken::taken>;               \
   KERNEL(experts_tall_down_##suffix, ExpertsTallDown_##suffix, "vgpr=256 sgpr=112 lds=" lds)
-MAINARCH_TALL(bf16, kBf16, kBoth, "52224", "56320")
-MAINARCH_TALL_DOWN(bf16, kBf16, kBoth, "57344")
-MAINARCH_TALL(bf16_rounded, kBf16, kRounded, "41472", "45568")
-MAINARCH_TALL_DOWN(bf16_rounded, kBf16, kRounded, "40960")
-MAINARCH_TALL(fp8, kFp8, kBoth, "52224", "56320")
-MAINARCH_TALL_DOWN(fp8, kFp8, kBoth, "57344")
-MAINARCH_TALL(fp8_rounded, kFp8, kRounded, "41472", "45568")
-MAINARCH_TALL_DOWN(fp8_rounded, kFp8, kRounded, "40960")
-MAINARCH_TALL(mxfp4, kMxfp4, kBoth, "52224", "56320")
-MAINARCH_TALL_DOWN(mxfp4, kMxfp4, kBoth, "57344")
-MAINARCH_TALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568")
-MAINARCH_TALL_DOWN(mxfp4_rounded, kMxfp4, kRounded, "40960")
-MAINARCH_TALL(nibble, kNibble, kBoth, "54272", "58368")
-MAINARCH_TALL_DOWN(nibble, kNibble, kBoth, "54800")
-MAINARCH_TALL(byte, kByte, kBoth, "56320", "60416")
-MAINARCH_TALL_DOWN(byte, kByte, kBoth, "54800")
+#define MAINARCH_TALL_ALL(suffix, format, taken, lds, parts_lds, down_lds) \
+  MAINARCH_TALL(suffix, format, taken, lds, parts_lds)                     \
+  MAINARCH_TALL_DOWN(suffix, format, taken, down_lds)
+MAINARCH_TALL_ALL(bf16, kBf16, kBoth, "52224", "56320", "57344")
+MAINARCH_TALL_ALL(bf16_rounded, kBf16, kRounded, "41472", "45568", "40960")
+MAINARCH_TALL_ALL(fp8, kFp8, kBoth, "52224", "56320", "57344")
+MAINARCH_TALL_ALL(fp8_rounded, kFp8, kRounded, "41472", "45568", "40960")
+MAINARCH_TALL_ALL(mxfp4, kMxfp4, kBoth, "52224", "56320", "57344")
+MAINARCH_TALL_ALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568", "40960")
+MAINARCH_TALL_ALL(nibble, kNibble, kBoth, "54272", "58368", "54800")
+MAINARCH_TALL_ALL(byte, kByte, kBoth, "56320", "60416", "54800")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;

@@ -34,8 +34,7 @@ MAINARCH_SCALED(fp8, kFp8Blocks, kFp8, "vgpr=112 sgpr=112 lds=4096", "vgpr=128 s
 #undef MAINARCH_SCALED
 
 KERNEL(scale_rows, ScaleRows, "vgpr=24 sgpr=56")
-MAINARCH_TALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432")
-MAINARCH_TALL_DOWN(mxfp4_scaled, kMxfp4, kScaled, "40960")
+MAINARCH_TALL_ALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432", "40960")
 MAINARCH_TALL(fp8_scaled, kFp8Blocks, kScaled, "18432", "18432")
 
 }  // namespace mainarch::kernels

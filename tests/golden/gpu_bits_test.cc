@@ -27,6 +27,26 @@ StatusOr<std::unique_ptr<Runner>> RunnerOn(const std::string& directory, const s
   return Runner::Create(model, kv, max_rows);
 }
 
+// Of a dense model one layer.
+model::ModelConfig DenseLayer(int32_t hidden, int32_t heads, int32_t kv_heads, int32_t head_dim) {
+  model::ModelConfig c;
+  c.model_type = "qwen3";
+  c.hidden = hidden;
+  c.layers = 1;
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = head_dim;
+  c.intermediate = 4096;
+  c.vocab = 512;
+  c.max_position = 512;
+  c.tied_embeddings = true;
+  c.rms_eps = 1e-6f;
+  c.rope.theta = 1e6;
+  c.rope.rotary_dim = head_dim;
+  c.sparse_layer.assign(1, false);
+  return c;
+}
+
 }  // namespace
 
 TEST(pieces_of_a_prompt_change_no_bit) {
@@ -127,21 +147,7 @@ TEST(the_number_of_gpus_changes_no_bit_of_mxfp8) {
 // FP8 blocks by MXFP8 where each of eight parts of k is of such, and rounded to bf16 where they are not (the product behind heads,
 // of 1,280 columns).
 TEST(the_number_of_gpus_changes_no_bit_of_fp8_blocks) {
-  model::ModelConfig c;
-  c.model_type = "qwen3";
-  c.hidden = 512;
-  c.layers = 1;
-  c.heads = 20;
-  c.kv_heads = 4;
-  c.head_dim = 64;
-  c.intermediate = 4096;
-  c.vocab = 512;
-  c.max_position = 512;
-  c.tied_embeddings = true;
-  c.rms_eps = 1e-6f;
-  c.rope.theta = 1e6;
-  c.rope.rotary_dim = 64;
-  c.sparse_layer.assign(1, false);
+  const model::ModelConfig c = DenseLayer(512, 20, 4, 64);
   const std::string directory = absl::StrCat(test::ScratchDirectory(), "/blocks");
   model::SyntheticOptions options;
   options.format = model::SyntheticFormat::kFp8Block;
@@ -326,21 +332,7 @@ TEST(batch_mix_changes_no_bit) {
 // side by side in a matrix instruction; in larger ones neither; steps of more than 256
 // rows have the kernels for many.
 TEST(products_of_any_number_of_rows_have_the_same_bits) {
-  model::ModelConfig c;
-  c.model_type = "qwen3";
-  c.hidden = 2560;
-  c.layers = 1;
-  c.heads = 32;
-  c.kv_heads = 2;
-  c.head_dim = 128;
-  c.intermediate = 4096;
-  c.vocab = 512;
-  c.max_position = 512;
-  c.tied_embeddings = true;
-  c.rms_eps = 1e-6f;
-  c.rope.theta = 1e6;
-  c.rope.rotary_dim = 128;
-  c.sparse_layer.assign(1, false);
+  const model::ModelConfig c = DenseLayer(2560, 32, 2, 128);
   struct Where {
     model::SyntheticFormat format;
     const char* device;
