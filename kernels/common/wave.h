@@ -86,6 +86,27 @@ DEVICE float RowLane(float x) {
   return BitCast<float>(static_cast<uint32_t>(__builtin_amdgcn_mov_dpp(
       static_cast<int>(BitCast<uint32_t>(x)), kDppRowNewBcast0 + kLane, 0xf, 0xf, true)));
 }
+// The same of a lane that is known once loops are unrolled.
+DEVICE float RowLane(float x, uint32_t lane) {
+  switch (lane) {
+    case 0: return RowLane<0>(x);
+    case 1: return RowLane<1>(x);
+    case 2: return RowLane<2>(x);
+    case 3: return RowLane<3>(x);
+    case 4: return RowLane<4>(x);
+    case 5: return RowLane<5>(x);
+    case 6: return RowLane<6>(x);
+    case 7: return RowLane<7>(x);
+    case 8: return RowLane<8>(x);
+    case 9: return RowLane<9>(x);
+    case 10: return RowLane<10>(x);
+    case 11: return RowLane<11>(x);
+    case 12: return RowLane<12>(x);
+    case 13: return RowLane<13>(x);
+    case 14: return RowLane<14>(x);
+    default: return RowLane<15>(x);
+  }
+}
 // The sum over each 16 neighbouring lanes, in all of them, added in one order.
 DEVICE float SumRow16(float x) {
   x += Dpp<kDppRowRor8>(x, x);

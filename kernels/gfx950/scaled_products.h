@@ -30,7 +30,7 @@ namespace mainarch::kernels {
   KERNEL(experts_reduce_##suffix##_scaled, SumScaled_##suffix, experts)                                     \
   KERNEL(experts_reduce_##suffix##_any_scaled, SumAnyScaled_##suffix, experts)
 MAINARCH_SCALED(mxfp4, kMxfp4, kMxfp4, "vgpr=160 sgpr=112 lds=4096", "vgpr=256 sgpr=112 lds=23632")
-MAINARCH_SCALED(fp8, kFp8Blocks, kFp8, "vgpr=112 sgpr=112 lds=4096", "vgpr=128 sgpr=112 lds=14928")
+MAINARCH_SCALED(fp8, kFp8Blocks, kFp8, "vgpr=112 sgpr=112 lds=4096", "vgpr=256 sgpr=112 lds=14928")
 #undef MAINARCH_SCALED
 
 KERNEL(scale_rows, ScaleRows, "vgpr=24 sgpr=56")

@@ -39,6 +39,7 @@ template <TileFormat kFormat, Taken kTaken = Taken::kBoth, bool kAny = false, Ti
           class Sums = StoredSums>
 struct Experts {
   using Args = ExpertsArgs;
+  static constexpr uint32_t kLeastWaves = 2;  // of a SIMD; see kLdsBytes
   // Tile sums of two units, or products of experts; then of a block of rows the experts that any of them chose, ascending; for each of
   // these and each row the slot in which the row chose it; and the weights of the slots.
   // Of kTileLdsBytes. Two workgroups have room on a compute unit, so that contexts of one GPU do not
@@ -214,13 +215,11 @@ struct Experts {
     return w;
   }
 
-  // Of few rows there are often fewer units than workgroups: one at a time, then, but with its next tiles asked for
-  // before the last ones are waited for.
-  static constexpr bool kAhead = Sums::kFew && kFormat == TileFormat::kBf16;
-  // Units are an output tile of an expert each; a workgroup takes two at once where there are two, so
-  // that it waits once for both. (Factors of fp8 lie in scalar registers, of which there are too few; nor
-  // are there enough for the ways of codes.)
-  static constexpr uint32_t kMostUnits = kAhead || IsFp8(kFormat) || HasCodes(kFormat) ? 1 : 2;
+  // Units are an output tile of an expert each. A workgroup has two at once where there are two, so that it waits once for both. Of
+  // few rows there are often fewer units than workgroups, and of fp8 two at once take too many registers: one at a time, then, but
+  // where a leaf is of two batches or more each batch, the next unit's first too, is asked for before the last one is waited for.
+  static constexpr bool kAhead = IsFp8(kFormat) || (Sums::kFew && kFormat == TileFormat::kBf16);
+  static constexpr uint32_t kMostUnits = kAhead || HasCodes(kFormat) ? 1 : 2;
   template <Columns kColumns>
   DEVICE static void GateUp(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                             uint32_t workers, Arena arena) {
@@ -229,7 +228,15 @@ struct Experts {
                                          Min(first + Operand<kColumns>::Row(), rows - 1));
     const uint32_t row = first + ThreadId() / kTileRows;
     const RowFactor factor(args.norm, row, row < rows);
-    for (uint32_t t = worker; t < total; t += kMostUnits * workers) {
+    uint32_t t = worker;
+    if constexpr (kAhead) {
+      using Ahead = UnitsAhead<kFormat, kColumns, 2>;
+      if (args.gate_up.steps >= kPartLeaves * 2 * Ahead::kSteps && t < total) {
+        GateUpAhead<kColumns>(args, rows, first, t, total, workers, x, factor, arena);
+        t = total;
+      }
+    }
+    for (; t < total; t += kMostUnits * workers) {
       if (kMostUnits > 1 && t + workers < total) {
         GateUpUnits<kColumns, kMostUnits>(args, rows, first, t, workers, x, factor, arena);
       } else {
@@ -237,6 +244,57 @@ struct Experts {
       }
     }
     BarrierLds();
+  }
+
+  struct Unit {
+    uint32_t place, id, output;
+    TileRow tiles[2];  // gate, up
+    Unit() = default;
+    DEVICE Unit(uint32_t t, Arena arena) {
+      const Args args = ReadArgumentsAgain<Args>();
+      place = t / args.gate_up.outputs;
+      output = t - place * args.gate_up.outputs;
+      id = Uniform(+arena.Get<uint32_t>(kListAt)[1 + place]);
+      const Tiles w = ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id);
+      tiles[0] = RowOf<kFormat>(w, 2 * output);
+      tiles[1] = RowOf<kFormat>(w, 2 * output + 1);
+    }
+  };
+  // Units t, t + workers, ... below total.
+  template <Columns kColumns>
+  DEVICE static void GateUpAhead(const Args& args, uint32_t rows, uint32_t first, uint32_t t, uint32_t total, uint32_t workers,
+                                 const Operand<kColumns>& x, const RowFactor& factor, Arena arena) {
+    const Leaf<kFormat> leaf(0, args.gate_up.steps, WaveId());
+    Unit unit(t, arena);
+    UnitsAhead<kFormat, kColumns, 2> ahead(unit.tiles, leaf, x, Operand<kColumns>::Row() < rows - first);
+#pragma clang loop unroll(disable)
+    for (; t < total; t += workers) {
+      Unit next;
+      Gating gating;
+      if constexpr (kAny) {
+        gating = Gating(ReadArgumentsAgain<ExpertsAnyArgs>().gating, unit.id,
+                        unit.output * kTileRows + ThreadId() % kTileRows);
+      }
+      f32x4 sums[2];
+      ahead.Sum(unit.tiles, [&]() -> const TileRow (&)[2] {
+        next = Unit(t + workers < total ? t + workers : t, arena);
+        return next.tiles;
+      }, leaf, x, sums);
+      float all[2];
+      AddWaves(sums, arena.Get<float>(), all);
+      const float by = factor.Value(ReadArgumentsAgain<Args>().norm);
+      StoreActivated(ReadArgumentsAgain<Args>(), rows, first, unit.place, unit.output, Activated(gating, all[0] * by, all[1] * by), arena);
+      unit = next;
+    }
+  }
+  DEVICE static void StoreActivated(const Args& args, uint32_t rows, uint32_t first, uint32_t place, uint32_t output, float value,
+                                    Arena arena) {
+    const uint32_t row = first + ThreadId() / kTileRows;
+    const uint32_t slot = row < rows ? SlotOf(row - first, place, arena) : kNoSlot;
+    if (slot != kNoSlot) {
+      StoreSplit(At(args.act) + (uint64_t{row} * args.top + slot) * args.act_stride,
+                 output * kTileRows + ThreadId() % kTileRows, value);
+    }
   }
 
   // Units unit, unit + workers, ...
@@ -263,21 +321,13 @@ struct Experts {
                            outputs[u] * kTileRows + ThreadId() % kTileRows);
       }
     }
-    const LeafSums<kFormat, kColumns, 2 * kUnits, kAhead> sums(
-        tiles, Leaf<kFormat>(0, args.gate_up.steps, WaveId()), x,
-        Operand<kColumns>::Row() < rows - first);
-    const uint32_t row = first + ThreadId() / kTileRows;
+    const LeafSums<kFormat, kColumns, 2 * kUnits> sums(tiles, Leaf<kFormat>(0, args.gate_up.steps, WaveId()), x);
     const float by = factor.Value(args.norm);
     float all[2 * kUnits];
     AddWaves(sums.of, arena.Get<float>(), all);
 #pragma clang loop unroll(full)
     for (uint32_t u = 0; u < kUnits; ++u) {
-      const float value = Activated(gating[u], all[2 * u] * by, all[2 * u + 1] * by);
-      const uint32_t slot = row < rows ? SlotOf(row - first, places[u], arena) : kNoSlot;
-      if (slot != kNoSlot) {
-        StoreSplit(At(args.act) + (uint64_t{row} * args.top + slot) * args.act_stride,
-                   outputs[u] * kTileRows + ThreadId() % kTileRows, value);
-      }
+      StoreActivated(args, rows, first, places[u], outputs[u], Activated(gating[u], all[2 * u] * by, all[2 * u + 1] * by), arena);
     }
   }
 
@@ -311,16 +361,22 @@ struct Experts {
     float weight;
   };
 
-  template <Columns kColumns>
-  DEVICE static Chosen<kColumns> ChosenOf(const Args& args, const DownUnit& unit, uint32_t place) {
-    Chosen<kColumns> out;
-    // A lane whose row did not choose this expert multiplies something finite: its slot 0.
-    const uint32_t row = unit.mine - unit.first, slot = SlotOf(row, Min(place, unit.count - 1), unit.arena);
-    const uint32_t from = slot != kNoSlot ? slot : 0;
-    out.x = Operand<kColumns>::Of(At(args.act), args.act_stride, unit.mine * args.top + from);
-    const float weight = unit.arena.template Get<float>(kWeightsAt)[row * args.top + from];
-    out.weight = place < unit.count && slot != kNoSlot ? weight : -1.0f;
-    return out;
+  // Of experts place, place + 1, ...: the slots are read at once, then the weights.
+  template <Columns kColumns, uint32_t kCount>
+  DEVICE static void Choose(const Args& args, const DownUnit& unit, uint32_t place, Chosen<kColumns> (&to)[kCount]) {
+    const uint32_t row = unit.mine - unit.first;
+    uint32_t slots[kCount];
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kCount; ++e) slots[e] = SlotOf(row, Min(place + e, unit.count - 1), unit.arena);
+    KeepOrder();
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kCount; ++e) {
+      // A lane whose row did not choose this expert multiplies something finite: its slot 0.
+      const uint32_t from = slots[e] != kNoSlot ? slots[e] : 0;
+      to[e].x = Operand<kColumns>::Of(At(args.act), args.act_stride, unit.mine * args.top + from);
+      const float weight = unit.arena.template Get<float>(kWeightsAt)[row * args.top + from];
+      to[e].weight = place + e < unit.count && slots[e] != kNoSlot ? weight : -1.0f;
+    }
   }
   template <Columns kColumns>
   DEVICE static void AddChosen(float weight, const f32x4 (&sums)[Operand<kColumns>::kWords],
@@ -355,12 +411,12 @@ struct Experts {
     u32x4 in[kBatch][Piece::kSteps][kWords];
 
     DEVICE void Ask(const Args& args, const DownUnit& unit, uint32_t step, uint32_t place) {
+      const uint32_t ids = unit.list[1 + Min(place + MadeBefore(LaneId()) % kBatch, unit.count - 1)];
+      Choose<kColumns>(args, unit, place, chosen);
 #pragma clang loop unroll(full)
       for (uint32_t e = 0; e < kBatch; ++e) {
-        chosen[e] = ChosenOf<kColumns>(args, unit, place + e);
-        const uint32_t id = Uniform(+unit.list[1 + Min(place + e, unit.count - 1)]);
-        pieces[e].Load(RowOf<kDown>(ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), unit.output),
-                       step);
+        const Tiles w = ExpertOf(args.down, args.down_stride, args.down_scale_stride, ReadLane(ids, e));
+        pieces[e].Load(RowOf<kDown>(w, unit.output), step);
       }
       KeepOrder();
     }
@@ -502,15 +558,65 @@ struct Experts {
     }
   };
 
+  // Whole tiles of a leaf: some experts' of one after the other's, the next ones asked for before the last ones are waited for.
+  template <Columns kColumns>
+  class DownAhead {
+   public:
+    DEVICE DownAhead(const Args& args, const DownUnit& unit, const Leaf<kDown>& leaf)
+        : args_(args), unit_(unit), step_(leaf.step), left_(leaf.tiles * CeilDiv(unit.count, DownBatch(kColumns))) {}
+
+    DEVICE void AddTo(f32x4 (&totals)[Operand<kColumns>::kWords]) {
+      if (left_ == 0) return;
+      Pieces one, other;
+      Ask(one);
+#pragma clang loop unroll(disable)
+      while (left_ >= 2) {
+        Ask(other);
+        one.AddTo(step_, totals);
+        Ask(one);
+        other.AddTo(step_, totals);
+      }
+      if (left_ != 0) {
+        Ask(other);
+        one.AddTo(step_, totals);
+        other.AddTo(step_, totals);
+      } else {
+        one.AddTo(step_, totals);
+      }
+    }
+
+   private:
+    using Pieces = DownPieces<DownTile, kColumns>;
+    DEVICE void Ask(Pieces& pieces) {
+      pieces.Ask(args_, unit_, step_, place_);
+      pieces.AskInputs(step_);
+      --left_;
+      place_ += DownBatch(kColumns);
+      const bool next = place_ >= unit_.count;
+      place_ = next ? 0 : place_;
+      step_ += next ? TileSteps(kDown) : 0;
+    }
+    const Args& args_;
+    const DownUnit& unit_;
+    uint32_t step_, place_ = 0;
+    uint32_t left_;  // batches that are to be asked for
+  };
+  static constexpr bool kDownAhead = kDown == TileFormat::kFp8 || kDown == TileFormat::kBf16;
+
   // One leaf of down's k: the weighted sum over the experts of the list.
   template <Columns kColumns>
   DEVICE static f32x4 DownLeaf(const Args& args, const DownUnit& unit, Leaf<kDown> leaf) {
     f32x4 totals[Operand<kColumns>::kWords];
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) totals[i] = f32x4{0, 0, 0, 0};
+    if constexpr (kDownAhead) {
+      DownAhead<kColumns>(args, unit, leaf).AddTo(totals);
+      leaf.step += leaf.tiles * TileSteps(kDown);
+    } else {
 #pragma clang loop unroll(disable)
-    for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kDown)) {
-      AddPieces<DownTile, kColumns>(args, unit, leaf.step, totals);
+      for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kDown)) {
+        AddPieces<DownTile, kColumns>(args, unit, leaf.step, totals);
+      }
     }
     ForEachTailTile<kDown>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
       AddPieces<decltype(piece), kColumns>(args, unit, step, totals);

@@ -60,6 +60,7 @@ template <TileFormat kFormat, Taken kTaken = Taken::kBoth, bool kAny = false, Ti
 struct ExpertsReduce {
   using Args = ExpertsReduceArgs;
   using Products = Experts<kFormat, kTaken, kAny, kDown, ExpertSums>;
+  static constexpr uint32_t kLeastWaves = Products::kLeastWaves;
   static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {

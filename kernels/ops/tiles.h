@@ -162,7 +162,7 @@ struct WholeTiles {
   u32x4 codes[kTiles];
   u32x4 low[kTwice ? kTiles : 1];          // of bf16 pairs the second; of fp8 blocks those of their second half
   static constexpr uint32_t kFactors = kFp8 ? 2 * kTiles : kFp8Blocks ? kTiles : 1;
-  float factors[kFactors];                 // of the steps, or of the blocks
+  float factors;                           // of the steps, or of the blocks: lane i of each 16 has that of number i % kFactors
   static constexpr uint32_t kScales = kTiles + (kByFours ? 0 : 1);
   uint32_t scales[kMxfp4 ? kScales : 1];   // E8M0, four steps a word, as they lie
   ScaleLane lanes[kCodes ? kTiles : 1];
@@ -178,10 +178,9 @@ struct WholeTiles {
       if constexpr (kTwice) low[t] = StreamLane<u32x4>(w.data, at + 1024);
     }
     if constexpr (kFp8 || kFp8Blocks) {
-      // Nobody writes weights while kernels run: the scalar cache may have them.
-      const auto from = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales)) + step;
-#pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kFactors; ++s) factors[s] = from[s * kTiles * kSteps / kFactors];
+      // Not by the scalar cache: whoever waits for one of its answers waits for all that it was asked for since, too.
+      const auto from = reinterpret_cast<Global<const float>>(w.scales);
+      factors = from[step + LaneRow() % kFactors * (kTiles * kSteps / kFactors)];
     } else if constexpr (kCodes) {
       row = w;
 #pragma clang loop unroll(full)
@@ -201,6 +200,7 @@ struct WholeTiles {
   DEVICE void MakeScales() {
     if constexpr (kCodes) kernels::MakeScales(row.Factors(), lanes, pq);
   }
+  DEVICE float Factor(uint32_t i) const { return RowLane(factors, i); }
   // The four scales of tile t of those that begin at `step`.
   DEVICE uint32_t ScalesOf(uint32_t t, uint32_t step) const {
     if constexpr (kByFours) {
@@ -242,7 +242,7 @@ template <TileFormat kFormat, uint32_t kTiles, bool kByFours>
 DEVICE void AddScaledTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, uint32_t step, const isa::Mxfp8Operand& x,
                           f32x4 (&sums)[1]) {
   if constexpr (kFormat == TileFormat::kFp8Blocks) {
-    sums[0] = AddScaledBlock(isa::Fp8ByMxfp8(isa::Fp8Operand(w.codes[t], w.low[t]), x), w.factors[t], sums[0]);
+    sums[0] = AddScaledBlock(isa::Fp8ByMxfp8(isa::Fp8Operand(w.codes[t], w.low[t]), x), w.Factor(t), sums[0]);
   } else {
     AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
   }
@@ -270,8 +270,8 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
     AddStep<kColumns>(codes, x[0], sums);
   } else if constexpr (kFormat == TileFormat::kFp8) {
     const u32x4 w0 = isa::CachedFp8ToBf16(c0, c1), w1 = isa::CachedFp8ToBf16(c2, c3);
-    const float s0 = w.factors[2 * t] * isa::kCachedFp8Scale;
-    const float s1 = w.factors[2 * t + 1] * isa::kCachedFp8Scale;
+    const float s0 = w.Factor(2 * t) * isa::kCachedFp8Scale;
+    const float s1 = w.Factor(2 * t + 1) * isa::kCachedFp8Scale;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
       const f32x4 a = MatrixStep(w0, x[0][i], f32x4{0, 0, 0, 0});
@@ -508,22 +508,32 @@ struct Leaf {
   return (format == TileFormat::kMxfp4) == (count > 1) ? most / 2 : most / 4;
 }
 
-// The sums of a leaf, of neighbouring output tiles. `kAhead`: the next batch is asked for before this one is waited
-// for, which takes registers for two; `real`: the lane has a row.
-template <TileFormat kFormat, Columns kColumns, uint32_t kCount, bool kAhead = false>
+// The sums of a leaf, of neighbouring output tiles.
+template <TileFormat kFormat, Columns kColumns, uint32_t kCount>
 struct LeafSums {
   f32x4 of[kCount];
 
-  DEVICE LeafSums(const TileRow (&rows)[kCount], Leaf<kFormat> leaf, const Operand<kColumns>& x,
-                  bool real = true) {
+  DEVICE LeafSums(const TileRow (&rows)[kCount], Leaf<kFormat> leaf, const Operand<kColumns>& x) {
     f32x4 sums[kCount][Operand<kColumns>::kWords];
+    Clear(sums);
+    Add<BatchOf(kFormat, kColumns, kCount)>(rows, leaf, x, sums);
+    Join(sums, of);
+  }
+
+  DEVICE static void Clear(f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) {
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[j][i] = f32x4{0, 0, 0, 0};
     }
-    constexpr uint32_t kBatch = BatchOf(kFormat, kColumns, kCount);
-    if constexpr (kAhead) TakeAhead<kBatch>(rows, leaf, x, real, sums);
+  }
+  DEVICE static void Join(const f32x4 (&sums)[kCount][Operand<kColumns>::kWords], f32x4 (&to)[kCount]) {
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) to[j] = JoinColumns<kColumns>(sums[j]);
+  }
+  template <uint32_t kBatch>
+  DEVICE static void Add(const TileRow (&rows)[kCount], Leaf<kFormat> leaf, const Operand<kColumns>& x,
+                         f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
 #pragma clang loop unroll(disable)
     for (; leaf.tiles >= kBatch; leaf.tiles -= kBatch) Take<kBatch>(rows, leaf, x, sums);
     if constexpr (kBatch > 4) {
@@ -544,8 +554,6 @@ struct LeafSums {
         piece.template Add<kColumns>(step, in, sums[j]);
       }
     });
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kCount; ++j) of[j] = JoinColumns<kColumns>(sums[j]);
   }
 
  private:
@@ -558,36 +566,50 @@ struct LeafSums {
     batch.AddTo(sums);
     leaf.step += kTiles * TileSteps(kFormat);
   }
-  // All whole batches, if there are two. Nothing is asked for on a condition: what is waited for would be all.
-  template <uint32_t kTiles>
-  DEVICE static void TakeAhead(const TileRow (&rows)[kCount], Leaf<kFormat>& leaf,
-                               const Operand<kColumns>& x, bool real,
-                               f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
-    if (leaf.tiles < 2 * kTiles) return;
-    TileBatch<kFormat, kColumns, kTiles, kCount> one, other;
-    one.Clear();
-    other.Clear();
-    const auto ask = [&](auto& batch) {
-      batch.AskOf(real, rows, leaf.step, x);
-      leaf.step += kTiles * TileSteps(kFormat);
-      leaf.tiles -= kTiles;
-    };
-    ask(one);
-#pragma clang loop unroll(disable)
-    while (leaf.tiles >= 2 * kTiles) {
-      ask(other);
-      one.AddTo(sums);
-      ask(one);
-      other.AddTo(sums);
-    }
-    if (leaf.tiles >= kTiles) {
-      ask(other);
-      one.AddTo(sums);
-      other.AddTo(sums);
-    } else {
-      one.AddTo(sums);
-    }
+};
+
+// The same of several units' tiles, one unit after the other, of a leaf of two batches or more: each batch is asked for before the
+// last one is waited for, the next unit's first too, which takes registers for two. Nothing is asked for on a condition: what is
+// waited for would be all.
+template <TileFormat kFormat, Columns kColumns, uint32_t kCount>
+class UnitsAhead {
+ public:
+  static constexpr uint32_t kBatch = BatchOf(kFormat, kColumns, kCount);
+  static constexpr uint32_t kSteps = kBatch * TileSteps(kFormat);  // of a batch
+
+  // `real`: the lane has a row.
+  DEVICE UnitsAhead(const TileRow (&rows)[kCount], const Leaf<kFormat>& leaf, const Operand<kColumns>& x, bool real) : real_(real) {
+    one_.Clear();
+    other_.Clear();
+    one_.AskOf(real_, rows, leaf.step, x);
   }
+  // Of the unit whose first batch has been asked for; next(): TileRow (&)[kCount] of the one behind it.
+  template <class Next>
+  DEVICE void Sum(const TileRow (&rows)[kCount], Next next, Leaf<kFormat> leaf, const Operand<kColumns>& x, f32x4 (&to)[kCount]) {
+    using Sums = LeafSums<kFormat, kColumns, kCount>;
+    f32x4 sums[kCount][Operand<kColumns>::kWords];
+    Sums::Clear(sums);
+    const uint32_t begin = leaf.step;
+#pragma clang loop unroll(disable)
+    for (; leaf.tiles >= 4 * kBatch; leaf.tiles -= 2 * kBatch, leaf.step += 2 * kSteps) {
+      other_.AskOf(real_, rows, leaf.step + kSteps, x);
+      one_.AddTo(sums);
+      one_.AskOf(real_, rows, leaf.step + 2 * kSteps, x);
+      other_.AddTo(sums);
+    }
+    other_.AskOf(real_, rows, leaf.step + kSteps, x);
+    one_.AddTo(sums);
+    one_.AskOf(real_, next(), begin, x);
+    other_.AddTo(sums);
+    leaf.tiles -= 2 * kBatch;
+    leaf.step += 2 * kSteps;
+    Sums::template Add<kBatch / 2>(rows, leaf, x, sums);
+    Sums::Join(sums, to);
+  }
+
+ private:
+  bool real_;
+  TileBatch<kFormat, kColumns, kBatch, kCount> one_, other_;
 };
 
 // A k that is one part: each wave takes a leaf.
