@@ -34,7 +34,7 @@ struct ToldWords {
   uint32_t turns = 0;       // of so many at most
 };
 static_assert(sizeof(ToldWords) == 16);
-inline constexpr uint32_t kToldRows = 4;
+inline constexpr uint32_t kToldRows = 8;
 // Odd, and another for each launch of a kind.
 constexpr uint32_t LaunchTag(uint32_t index, uint32_t turn, uint32_t turns) { return (index * turns + turn) * 2 + 1; }
 // Of each kRowChunk columns the even ones lie before the odd ones: a thread has two neighbours, and lanes side by side

@@ -52,8 +52,8 @@ inline constexpr uint32_t kArrivalBytes = kArrivalSets * kArrivalSetWords * 4;
 constexpr uint32_t ArrivalSet(uint32_t index, uint32_t turn, uint32_t turns) {
   return (index * turns + turn) % kArrivalSets;
 }
-// Rows of a step, at most, whose experts' workgroups each choose for themselves: a wave a row.
-inline constexpr uint32_t kRouteHereRows = 4;
+// Rows of a step, at most, whose experts' workgroups each choose for themselves: a wave a row, and another one.
+inline constexpr uint32_t kRouteHereRows = 8;
 
 // out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
 // h = norm(x): one launch, in which workgroups wait for the first product of all before the second.

@@ -93,7 +93,7 @@ struct Experts {
     if (has_asked) AskFirst(early, UnitOf<kDownColumns>(rows, 0, worker, arena), 0, asked);
     EarlyTiles<kDownColumns> first_tiles;
     if constexpr (kEarly) {
-      if (!Together(early.down) && worker < early.down.outputs) {
+      if (!Together(early.down) && worker < early.down.outputs && rows <= kChoiceRows) {
         FillChoices(ReadArgumentsAgain<Args>(), rows, arena);
         first_tiles.Ask(ReadArgumentsAgain<Args>(), UnitOf<kDownColumns>(rows, 0, worker, arena));
       }
@@ -136,15 +136,15 @@ struct Experts {
     Arrivals(/*others=*/true)[ThreadId() * kArrivalWords] = 0;
   }
 
-  // Where nobody has chosen yet: a wave a row. Ids lie where the list will be.
+  // Where nobody has chosen yet: a wave some rows. Ids lie where the list will be.
   DEVICE static bool RoutesHere() {
     return ReadArgumentsAgain<Args>().route.router.experts != 0;
   }
   DEVICE static void RouteHere(uint32_t rows, Arena arena) {
     if (!RoutesHere()) return;
-    const Args args = ReadArgumentsAgain<Args>();
-    const uint32_t row = WaveId();
-    if (row < rows) {
+#pragma clang loop unroll(disable)
+    for (uint32_t row = WaveId(); row < rows; row += kWaves) {
+      const Args args = ReadArgumentsAgain<Args>();  // kept over the loop they would leave no scalar registers
       const Lds<uint32_t> ids = arena.Get<uint32_t>(kListAt) + row * args.top;
       const Lds<float> weights = arena.Get<float>(kWeightsAt) + row * args.top;
       Route::OneRow(args.route, row, [=](uint32_t slot, uint32_t id, float weight) {
@@ -459,7 +459,7 @@ struct Experts {
   // For each expert of the list and each row: bytes from `act` to its input, and its weight, less than 0 where the row
   // did not choose it. A thread each, in what the second tile's sums had.
   static constexpr uint32_t kChoicesAt = kTileLdsBytes;
-  static constexpr uint32_t kChoiceRows = kMatmulReduceRows;
+  static constexpr uint32_t kChoiceRows = 4;
   static_assert(!kEarly || kChoiceRows * kChoiceRows * kRouterMaxTop <= kThreads);
   static_assert(!kEarly || kChoicesAt + kThreads * 8 <= kMaskAt);
   DEVICE static void FillChoices(const Args& args, uint32_t rows, Arena arena) {
