@@ -143,7 +143,9 @@ struct Experts {
   DEVICE static void RouteHere(uint32_t rows, Arena arena) {
     if (!RoutesHere()) return;
 #pragma clang loop unroll(disable)
-    for (uint32_t row = WaveId(); row < rows; row += kWaves) {
+    for (uint32_t first = 0; first < rows; first += kWaves) {
+      const uint32_t row = first + WaveId();
+      if (row >= rows) continue;
       const Args args = ReadArgumentsAgain<Args>();  // kept over the loop they would leave no scalar registers
       const Lds<uint32_t> ids = arena.Get<uint32_t>(kListAt) + row * args.top;
       const Lds<float> weights = arena.Get<float>(kWeightsAt) + row * args.top;
@@ -260,6 +262,16 @@ struct Experts {
       tiles[1] = RowOf<kFormat>(w, 2 * output + 1);
     }
   };
+  // Made as late as may be: it takes scalar registers.
+  struct NextUnit {
+    uint32_t t;
+    Arena arena;
+    Unit* to;
+    DEVICE const TileRow (&operator()() const)[2] {
+      *to = Unit(t, arena);
+      return to->tiles;
+    }
+  };
   // Units t, t + workers, ... below total.
   template <Columns kColumns>
   DEVICE static void GateUpAhead(const Args& args, uint32_t rows, uint32_t first, uint32_t t, uint32_t total, uint32_t workers,
@@ -276,10 +288,7 @@ struct Experts {
                         unit.output * kTileRows + ThreadId() % kTileRows);
       }
       f32x4 sums[2];
-      ahead.Sum(unit.tiles, [&]() -> const TileRow (&)[2] {
-        next = Unit(t + workers < total ? t + workers : t, arena);
-        return next.tiles;
-      }, leaf, x, sums);
+      ahead.Sum(unit.tiles, NextUnit{t + workers < total ? t + workers : t, arena, &next}, leaf, x, sums);
       float all[2];
       AddWaves(sums, arena.Get<float>(), all);
       const float by = factor.Value(ReadArgumentsAgain<Args>().norm);

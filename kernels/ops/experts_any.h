@@ -13,6 +13,7 @@ template <TileFormat kFormat, Taken kTaken = Taken::kBoth, TileFormat kDown = kF
 struct ExpertsAny {
   using Args = ExpertsAnyArgs;
   using Products = Experts<kFormat, kTaken, /*kAny=*/true, kDown>;
+  static constexpr uint32_t kLeastWaves = Products::kLeastWaves;
   static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Products::Run(args.experts, worker, workers, arena);

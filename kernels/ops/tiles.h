@@ -396,6 +396,7 @@ struct TileBatch {
           for (uint32_t j = 0; j < kCount; ++j) {
             AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in.of[t], sums[j], tag);
           }
+          if (kFormat == TileFormat::kFp8 && kCount > 1) KeepOrder();  // or all would be decoded first
         }
       });
     }
