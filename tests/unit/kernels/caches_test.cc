@@ -20,8 +20,8 @@ sim::isa::CheckOptions Caches() {
 
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
-  for (const Case& test : CasesInTurn(isa, "gfx942")) {
-    const Status status = RunFresh(test, isa, {}, Shipped, nullptr, Caches());
+  for (const Case* test : CasesInTurn(isa, "gfx942")) {
+    const Status status = RunFresh(*test, isa, {}, Shipped, nullptr, Caches());
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
   }
   CHECK_EQ(failures, "");

@@ -55,9 +55,9 @@ void RunLevel(test::Context& test_context, const std::string& level,
   const std::set<std::string> built = Built();
   for (const char* isa : {"gfx942", "gfx950"}) {
     size_t ran = 0, all = 0;
-    for (const Case& test : CasesOf(isa)) {
+    for (const Case* test : CasesOf(isa)) {
       ++all;
-      if (!IsBuilt(test, isa, built)) continue;
+      if (!IsBuilt(*test, isa, built)) continue;
       ++ran;
       std::map<std::string, Bytes> kept, shipped, here;  // objects by kernel; results
       const auto objects = [&](const std::string& of,
@@ -67,12 +67,12 @@ void RunLevel(test::Context& test_context, const std::string& level,
         }
         return absl::Span<const uint8_t>(kept[kernel]);
       };
-      Status status = RunFresh(test, isa, {}, Shipped, &shipped);
+      Status status = RunFresh(*test, isa, {}, Shipped, &shipped);
       if (status.ok()) {
-        status = RunFresh(test, isa, {}, objects, &here, checks);
+        status = RunFresh(*test, isa, {}, objects, &here, checks);
       }
       if (status.ok() && here != shipped) {
-        status = Error(Code::kInternal, test.name, " (", isa, "): other bits than as shipped");
+        status = Error(Code::kInternal, test->name, " (", isa, "): other bits than as shipped");
       }
       if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
     }

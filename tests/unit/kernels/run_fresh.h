@@ -41,14 +41,20 @@ inline bool Wanted(const Case& test) {
 
 using test::kSanitized;
 
+// Of each family's cases, made when they are asked for the first time: with their references they take ten seconds.
+inline const std::vector<Case>& MadeCases() {
+  static const auto& cases = *new std::vector<Case>(AllCases());
+  return cases;
+}
+
 // The cases of an ISA that are wanted. Under a sanitizer watched kernels take some twenty times as
 // long: there only cases with the smallest buffers, so that each kernel is in one at least, and the
 // output says so.
-inline std::vector<Case> CasesOf(const std::string& isa) {
-  std::vector<Case> all = AllCases();
-  all.erase(std::remove_if(all.begin(), all.end(),
-                           [&](const Case& c) { return !IsFor(c, isa) || !Wanted(c); }),
-            all.end());
+inline std::vector<const Case*> CasesOf(const std::string& isa) {
+  std::vector<const Case*> all;
+  for (const Case& c : MadeCases()) {
+    if (IsFor(c, isa) && Wanted(c)) all.push_back(&c);
+  }
   if (!kSanitized) return all;
   const auto bytes = [](const Case& c) {
     size_t sum = 0;
@@ -56,15 +62,15 @@ inline std::vector<Case> CasesOf(const std::string& isa) {
     return sum;
   };
   std::stable_sort(all.begin(), all.end(),
-                   [&](const Case& a, const Case& b) { return bytes(a) < bytes(b); });
+                   [&](const Case* a, const Case* b) { return bytes(*a) < bytes(*b); });
   std::set<std::string> seen;
-  std::vector<Case> some;
-  for (Case& test : all) {
+  std::vector<const Case*> some;
+  for (const Case* test : all) {
     bool fresh = false;
-    for (const auto& step : test.steps) {
+    for (const auto& step : test->steps) {
       for (const LaunchSpec& launch : step) fresh |= seen.insert(launch.kernel).second;
     }
-    if (fresh) some.push_back(std::move(test));
+    if (fresh) some.push_back(test);
   }
   std::printf("# under a sanitizer: %zu of %zu cases on %s, %zu kernels\n", some.size(), all.size(),
               isa.c_str(), seen.size());
@@ -73,11 +79,11 @@ inline std::vector<Case> CasesOf(const std::string& isa) {
 
 // Of these cases those whose turn it is on an ISA: of what runs on both each has one in `every`, another one each; `even` has
 // the first. With MAINARCH_TEST_FULL, or where a case is asked for, all.
-inline std::vector<Case> CasesInTurn(const std::string& isa, const std::string& even, size_t every = 2) {
-  std::vector<Case> cases = CasesOf(isa);
+inline std::vector<const Case*> CasesInTurn(const std::string& isa, const std::string& even, size_t every = 2) {
+  std::vector<const Case*> cases = CasesOf(isa);
   if (std::getenv("MAINARCH_TEST_FULL") != nullptr || std::getenv("MAINARCH_KERNEL_CASE") != nullptr) return cases;
   size_t turn = isa == even ? 0 : every - 1;  // those of both ISAs come in the same order
-  const auto waits = [&](const Case& c) { return c.isas.empty() && turn++ % every != 0; };
+  const auto waits = [&](const Case* c) { return c->isas.empty() && turn++ % every != 0; };
   cases.erase(std::remove_if(cases.begin(), cases.end(), waits), cases.end());
   return cases;
 }

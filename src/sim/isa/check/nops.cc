@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sim/isa/check/nops.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace mainarch::sim::isa {
@@ -241,13 +243,27 @@ std::string Describe(Isa isa, const HazardFinding& f) {
                       " (rule ", f.rule->name, ")");
 }
 
+// Of most instructions nothing is asked, whatever came before: those of the scalar unit are half of all.
+bool NopCheck::AnyRuleLooksAt(const RowFacts& now) {
+  return now.valu || now.vmem || now.ds || now.setreg || now.getreg || now.reads_m0_late;
+}
+
+int NopCheck::ReachOf(Isa isa, const Op& op, const Effects& e) {
+  if (!e.facts->mfma) return kOthers;
+  return e.facts->dgemm ? static_cast<int>(kPast) : std::max(kOthers, ResultStates(isa, op, e));
+}
+
 bool NopCheck::Issue(Isa isa, uint64_t pc, const Op& op, const Effects& e, HazardFinding* finding) {
   bool found = false;
   unsigned seen = 0;
-  for (size_t back = 1; back <= kPast && back <= count_; ++back) {
+  const bool asked = AnyRuleLooksAt(*e.facts);
+  const int furthest = clock_ < matrix_end_ ? static_cast<int>(kPast) : kOthers;
+  for (size_t back = 1; asked && back <= kPast && back <= count_; ++back) {
     const Past& p = past_[(count_ - back) % kPast];
     const int between = static_cast<int>(clock_ - p.clock - 1);
-    if (between >= static_cast<int>(kPast)) break;
+    if (between >= furthest) break;
+    // Between matrix instructions the nearest that wrote an operand is the one that counts, however near.
+    if (between >= p.reach && !(e.facts->mfma && p.effects.facts->mfma)) continue;
     Need need;
     need.known = known_;
     Vector(isa, p, op, e, &need);
@@ -269,7 +285,8 @@ bool NopCheck::Issue(Isa isa, uint64_t pc, const Op& op, const Effects& e, Hazar
   }
   // Only what some rule looks for is worth remembering.
   const RowFacts& f = *e.facts;
-  if (f.valu || f.vmem || f.salu || f.ds) past_[count_++ % kPast] = {e, op, pc, clock_};
+  if (f.valu || f.vmem || f.salu || f.ds) past_[count_++ % kPast] = {e, op, pc, clock_, ReachOf(isa, op, e)};
+  if (f.mfma) matrix_end_ = clock_ + kPast + 1;
   ++clock_;
   return found;
 }

@@ -41,11 +41,13 @@ class NopCheck {
 
  private:
   static constexpr size_t kPast = 20;  // no rule reaches further
+  static constexpr int kOthers = 5;    // nor any from an instruction that is no matrix instruction (kSgprVmem, kExecDpp)
   struct Past {
     Effects effects;
     Op op;
     uint64_t pc = 0;
     uint64_t clock = ~uint64_t{0};
+    int reach = 0;  // the most wait states that any rule asks for after it
   };
   // What one earlier instruction asks of this one.
   struct Need {
@@ -53,6 +55,8 @@ class NopCheck {
     int states = 0;
     const HazardRule* rule = nullptr;
   };
+  static bool AnyRuleLooksAt(const RowFacts& now);
+  static int ReachOf(Isa isa, const Op& op, const Effects& e);
   void Forward(Isa isa, const Past& before, const Op& op, const Effects& e, Need* need) const;
   void Vector(Isa isa, const Past& before, const Op& op, const Effects& e, Need* need) const;
   void Lanes(const Past& before, const Op& op, const Effects& e, Need* need) const;
@@ -65,6 +69,7 @@ class NopCheck {
   std::array<Past, kPast> past_;
   uint64_t count_ = 0;  // instructions
   uint64_t clock_ = 0;  // wait states
+  uint64_t matrix_end_ = 0;  // by then what the last matrix instruction asks for has passed
 };
 
 }  // namespace mainarch::sim::isa

@@ -86,8 +86,6 @@ RaceCheck::Known& RaceCheck::Clock::operator[](uint32_t wave) {
 }
 
 void RaceCheck::Clock::Cover(const Clock& other) {
-  const auto before = [](const Entry& a, const Entry& b) { return a.first < b.first; };
-  if (std::includes(begin(), end(), other.begin(), other.end(), before)) return;
   std::vector<Entry> all;
   all.reserve(entries_.size() + other.entries_.size());
   auto ours = begin();
@@ -102,11 +100,12 @@ void RaceCheck::Clock::Cover(const Clock& other) {
 
 template <class Each>
 void RaceCheck::Clock::Merge(const Clock& other, const Each& each) {
-  Cover(other);
-  auto ours = entries_.begin();
+  size_t at = 0;
   for (const auto& [wave, theirs] : other.entries_) {
-    while (ours->first != wave) ++ours;
-    each(ours->second, theirs);
+    while (at < entries_.size() && entries_[at].first < wave) ++at;
+    // Mostly all of them are known: a list is made anew only where one is not, and those before it are then where they were.
+    if (at == entries_.size() || entries_[at].first != wave) Cover(other);
+    each(entries_[at].second, theirs);
   }
 }
 
@@ -157,9 +156,13 @@ uint32_t RaceCheck::StartWave(uint32_t launch, uint64_t group) {
 }
 
 RaceCheck::Cell& RaceCheck::CellOf(uint32_t process, uint64_t va) {
-  std::unique_ptr<Page>& page = pages_[Key(process, va >> 12)];
-  if (page == nullptr) page = std::make_unique<Page>();
-  return (*page)[(va & 4095) / 4];
+  const uint64_t key = Key(process, va >> 12);
+  if (page_ == nullptr || page_key_ != key) {
+    std::unique_ptr<Page>& page = pages_[key];
+    if (page == nullptr) page = std::make_unique<Page>();
+    page_ = page.get(), page_key_ = key;
+  }
+  return (*page_)[(va & 4095) / 4];
 }
 
 bool RaceCheck::Uncached(const LaunchState& launch, uint64_t va) {

@@ -167,6 +167,9 @@ class RaceCheck {
   std::vector<LaunchState> launches_{1};
   std::vector<WaveState> waves_{1};  // never reused: 0 is nobody
   HashMap<uint64_t, std::unique_ptr<Page>> pages_;
+  // The page of the last access: the lanes of an instruction are in few.
+  Page* page_ = nullptr;
+  uint64_t page_key_ = 0;
   HashMap<uint64_t, Flag> flags_;
   HashMap<uint64_t, Scope> acquired_;  // by GPU and process
   // What the host has been told: it is assumed to have looked at every flag.
