@@ -169,6 +169,17 @@ TEST(wait_states) {
            "v_mfma_f32_16x16x16_f16 v[6:9], v[4:5], v[4:5], 0\n"
            "v_mfma_f32_16x16x16_f16 v[10:13], v[4:5], v[4:5], v[8:11]",
            "part of the result"},
+          {"mfma of what an mfma wrote",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 1\n"
+           "v_mfma_f32_32x32x8_f16 v[16:31], v[4:5], v[4:5], 0\ns_nop 6\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[16:17], v[4:5], 0",
+           "an MFMA multiplies"},
+          {"mfma of what an mfma wrote, and a quicker one after it",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 1\n"
+           "v_mfma_f32_32x32x8_f16 v[16:31], v[4:5], v[4:5], 0\n"
+           "v_mfma_f32_4x4x4_16b_f16 v[16:19], v[4:5], v[4:5], 0\ns_nop 5\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[16:17], v[4:5], 0",
+           ""},
           {"setreg",
            "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 0\ns_nop 0\n"
            "s_getreg_b32 s4, hwreg(HW_REG_MODE)",
