@@ -147,8 +147,8 @@ class Run {
       if (found.image == ours.image) return absl::Span<const uint8_t>(broken);
       return found.image->bytes;
     };
-    for (const Watched& watched : Cases(mutant.kernel)) {
-      if (!watched.seen->Executed(mutant.va)) continue;
+    for (Watched& watched : Cases(mutant.kernel)) {
+      if (!SeenOf(&watched).Executed(mutant.va)) continue;
       ExecutorOptions options;
       options.limit = watched.Limit();
       const Status status =
@@ -162,9 +162,9 @@ class Run {
   }
   void Labels(std::set<uint64_t> labels) { labels_ = std::move(labels); }
   bool Executed(const Mutant& mutant) {
-    const std::vector<Watched>& cases = Cases(mutant.kernel);
+    std::vector<Watched>& cases = Cases(mutant.kernel);
     return std::any_of(cases.begin(), cases.end(),
-                       [&](const Watched& watched) { return watched.seen->Executed(mutant.va); });
+                       [&](Watched& watched) { return SeenOf(&watched).Executed(mutant.va); });
   }
   // Why the mutant is equivalent; "" and what the instruction did when it is not.
   std::string WhyEquivalent(const Mutant& mutant, std::string* did) {
@@ -172,7 +172,7 @@ class Run {
     // A fence that has nothing to do needs no scope; a flag does.
     if (mutant.kind == Kind::kScope && !absl::StartsWith(mutant.text, "buffer_")) return why;
     for (Watched& watched : Cases(mutant.kernel)) {
-      if (!watched.seen->Executed(mutant.va)) continue;
+      if (!SeenOf(&watched).Executed(mutant.va)) continue;
       Watch(&watched);
       const std::string here = watched.evidence->WhyNothing(mutant.va);
       if (here.empty()) {
@@ -188,22 +188,24 @@ class Run {
   // A case unmutated: what of the object it runs, and what it takes.
   struct Watched {
     const Case* test;
-    std::unique_ptr<Coverage> seen;
+    std::unique_ptr<Coverage> seen;      // null before SeenOf
     uint64_t spent = 0;                  // wave-instructions
     std::unique_ptr<Evidence> evidence;  // null before Watch
 
     // Who has taken many times that waits for something that does not come.
     uint64_t Limit() const { return std::min<uint64_t>(3'000'000, 50'000 + 8 * spent); }
   };
-  Watched Cover(const Case& test) {
-    Watched out = {&test, std::make_unique<Coverage>(shipped_)};
+  // Runs the case when it is asked for the first time: mostly the smallest of a kernel's tell all.
+  const Coverage& SeenOf(Watched* watched) {
+    if (watched->seen != nullptr) return *watched->seen;
+    Coverage& seen = *(watched->seen = std::make_unique<Coverage>(shipped_));
     ExecutorOptions options;
-    options.most = &out.spent;
+    options.most = &watched->spent;
     options.loaded = [&](uint64_t base, uint64_t end, absl::Span<const uint8_t> object) {
-      out.seen->Loaded(base, end, object);
+      seen.Loaded(base, end, object);
     };
-    (void)RunFresh(test, isa_, options, Shipped, nullptr, {}, out.seen.get());
-    return out;
+    (void)RunFresh(*watched->test, isa_, options, Shipped, nullptr, {}, &seen);
+    return seen;
   }
   void Watch(Watched* watched) {
     if (watched->evidence != nullptr) return;
@@ -225,7 +227,7 @@ class Run {
         return std::any_of(step.begin(), step.end(),
                            [&](const LaunchSpec& l) { return l.kernel == kernel && !l.aids; });
       });
-      if (uses) found->second.push_back(Cover(test));
+      if (uses) found->second.push_back({&test, nullptr, 0, nullptr});
     }
     // Small ones first: most of what is broken shows there.
     const auto bytes = [](const Watched& watched) {
