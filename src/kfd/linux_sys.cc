@@ -20,6 +20,9 @@ namespace {
 
 int OrErrno(int result) { return result < 0 ? -errno : result; }
 
+// The machine's own namespace of processes: the kernel's PROC_PID_INIT_INO, 0xeffffffc, since Linux 3.8.
+constexpr char kFirstNamespace[] = "pid:[4026531836]";
+
 }  // namespace
 
 int LinuxSys::Open(const char* path, int flags) { return OrErrno(::open(path, flags)); }
@@ -112,6 +115,13 @@ Identity LinuxSys::WhoAmI() {
     for (int i = 0; i < got; ++i) who.groups.push_back(groups[static_cast<size_t>(i)]);
   }
   return who;
+}
+
+int64_t LinuxSys::DriverPid() {
+  char name[sizeof kFirstNamespace] = {};
+  const ssize_t size = ::readlink("/proc/self/ns/pid", name, sizeof name);
+  const bool first = size == sizeof kFirstNamespace - 1 && memcmp(name, kFirstNamespace, sizeof kFirstNamespace - 1) == 0;
+  return first ? ::getpid() : -ENOENT;
 }
 
 }  // namespace mainarch::kfd

@@ -28,6 +28,7 @@ class LinuxSys final : public Sys {
   int ListDir(const std::string& path, std::vector<std::string>* names) override;
   int Stat(const std::string& path, FileStat* out) override;
   Identity WhoAmI() override;
+  int64_t DriverPid() override;
 };
 
 }  // namespace mainarch::kfd

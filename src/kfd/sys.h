@@ -90,6 +90,9 @@ class Sys {
   virtual int Stat(const std::string& path, FileStat* out) = 0;
   // Credentials of the caller.
   virtual Identity WhoAmI() = 0;
+  // The number under which the driver's sysfs has this process. -ENOENT where a process cannot know it, because it has
+  // other numbers than the machine's.
+  virtual int64_t DriverPid() { return -ENOENT; }
 
   // What the machine itself says of why something went wrong, a line; empty where it says nothing,
   // as a real one never does through this seam.

@@ -42,6 +42,11 @@ class AqlQueue final : public HwQueue {
   bool Step() override;
   void Drop() override;
   absl::string_view engine() const override { return "compute queue"; }
+  uint64_t waves() const override {
+    uint64_t waves = pm4_compute_.waves();
+    for (const Running& one : running_) waves += one.launch == nullptr ? 0 : one.launch->waves();
+    return waves;
+  }
 
  private:
   using Bytes = std::array<uint8_t, 64>;

@@ -190,6 +190,9 @@ class Launch {
   // Of a launch that is done, by an executor that models time: when its packet was taken and when it
   // was complete, in 100 MHz ticks. False: the machine's own clock counts.
   virtual bool Times(uint64_t* /*start*/, uint64_t* /*end*/) const { return false; }
+
+  // Waves of it that are on the GPU between two Runs.
+  virtual uint64_t waves() const { return 0; }
 };
 
 class Executor {

@@ -28,6 +28,17 @@ class HostLaunch final : public Launch {
     return progress;
   }
 
+  // All of its workgroups at once.
+  uint64_t waves() const override {
+    const Dispatch& dispatch = call_.dispatch();
+    uint64_t groups = 1, items = 1;
+    for (size_t i = 0; i < 3; ++i) {
+      groups *= (dispatch.grid[i] + dispatch.workgroup[i] - 1) / dispatch.workgroup[i];
+      items *= dispatch.workgroup[i];
+    }
+    return groups * ((items + 63) / 64);
+  }
+
  private:
   HostCall call_;
   HostExecutor::Kernel kernel_;

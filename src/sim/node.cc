@@ -125,6 +125,24 @@ void Node::Run(uint32_t thread, uint32_t threads) {
   }
 }
 
+std::vector<int64_t> Node::Pids() {
+  Gate::Closed closed(gate_);
+  std::vector<int64_t> pids;
+  for (const Process* process : processes_) pids.push_back(process->pid());
+  return pids;
+}
+
+int64_t Node::UnitsOf(int64_t pid, uint32_t gpu) {
+  Gate::Closed closed(gate_);
+  const auto process = std::find_if(processes_.begin(), processes_.end(), [&](const Process* p) { return p->pid() == pid; });
+  if (process == processes_.end()) return -1;
+  const QueueHost* const host = &(*process)->vm(gpu);
+  uint64_t waves = 0;
+  for (const HwQueue* queue : queues_[gpu]) waves += queue->setup().host == host ? queue->waves() : 0;
+  const uint64_t unit = uint64_t{profile().facts.simds_per_cu} * profile().facts.waves_per_simd;
+  return static_cast<int64_t>((waves + unit - 1) / unit);
+}
+
 kfd::DeviceTime Node::Time() const {
   kfd::DeviceTime time = {INT64_MAX, moved_ns_.load(std::memory_order_relaxed)};
   for (const std::atomic<int64_t>& rested : rested_) {

@@ -28,6 +28,7 @@
 #include "sim/arena.h"
 #include "sim/executor.h"
 #include "sim/gate.h"
+#include "sim/process_files.h"
 #include "sim/profile.h"
 #include "sim/queue.h"
 #include "sim/script.h"
@@ -68,6 +69,7 @@ class Node {
   const NodeConfig& config() const { return config_; }
   const GpuProfile& profile() const { return *config_.profile; }
   const VirtualFs& fs() const { return fs_; }
+  ProcessFiles& process_files() { return process_files_; }
   const std::vector<GpuIdentity>& gpus() const { return identities_; }
   // Index of a gpu_id, or -1.
   int GpuIndex(uint32_t gpu_id) const;
@@ -92,6 +94,11 @@ class Node {
   void Note(const std::string& line);
   // And the lines to come, kFileLines of them, go to a file as they happen.
   void LogTo(UniqueFd file);
+
+  // Of the processes that use the node, the numbers that its driver has for them.
+  std::vector<int64_t> Pids();
+  // How many compute units the waves of one would fill on a GPU now, rounded up, as its driver counts; -1: there is none.
+  int64_t UnitsOf(int64_t pid, uint32_t gpu);
 
   uint64_t vram_used(uint32_t gpu) const { return vram_used_[gpu].load(); }
   uint64_t blocks() const { return arena_->blocks(); }
@@ -127,6 +134,7 @@ class Node {
 
   const NodeConfig config_;
   const VirtualFs fs_;
+  ProcessFiles process_files_{*this};
   const std::vector<GpuIdentity> identities_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Arena> arena_;

@@ -30,6 +30,11 @@ class Pm4Compute {
   bool Dispatch(const uint32_t dims[3], uint32_t initiator, MemoryFault* fault, std::string* why);
 
   bool busy() const { return !launches_.empty(); }
+  uint64_t waves() const {
+    uint64_t waves = 0;
+    for (const std::unique_ptr<Launch>& launch : launches_) waves += launch->waves();
+    return waves;
+  }
   // One slice of one dispatch that runs. kDone: it has ended, or there is none.
   Progress Run();
   void Drop() { launches_.clear(); }

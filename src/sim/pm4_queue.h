@@ -38,6 +38,7 @@ class Pm4Queue final : public HwQueue {
     compute_.Drop();
   }
   absl::string_view engine() const override { return "PM4 queue"; }
+  uint64_t waves() const override { return compute_.waves(); }
 
  private:
   bool StepShader() {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -58,6 +59,11 @@ IoctlShape ShapeOf(uint32_t number) {
 template <class T>
 T& As(uint8_t* block) {
   return *reinterpret_cast<T*>(block);
+}
+
+int64_t NextPid() {
+  static std::atomic<int64_t> made{0};
+  return getpid() + made.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -160,6 +166,7 @@ Process::Process(std::shared_ptr<Node> node)
         std::lock_guard lock(node_->mutex());
         return node_->next_process_++;
       }()),
+      pid_(NextPid()),
       events_(node_->config().kfd_minor, node_->config().nudge_ms) {
   for (uint32_t gpu = 0; gpu < node_->config().gpus; ++gpu) {
     vms_.push_back(std::make_unique<GpuVm>(node_.get(), this, gpu));

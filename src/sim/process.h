@@ -96,6 +96,9 @@ class Process {
 
   Node& node() { return *node_; }
   uint32_t id() const { return id_; }
+  // What the driver's sysfs calls it: the host's number for the first, which is all that most hosts have, and another one
+  // for each further one that the host plays, on whatever node.
+  int64_t pid() const { return pid_; }
   EventTable& events() { return events_; }
   GpuVm& vm(uint32_t gpu) { return *vms_[gpu]; }
 
@@ -269,6 +272,7 @@ class Process {
 
   std::shared_ptr<Node> node_;
   const uint32_t id_;
+  const int64_t pid_;
   EventTable events_;
   std::vector<std::unique_ptr<GpuVm>> vms_;
   std::map<uint32_t, QueueRecord> queues_;

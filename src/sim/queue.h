@@ -82,6 +82,8 @@ class HwQueue {
   // Lets go of everything in flight; the state must not be kActive any more.
   virtual void Drop() {}
   virtual absl::string_view engine() const = 0;  // "compute queue", "sdma queue"
+  // Of its dispatches, on the GPU now. With the gate closed.
+  virtual uint64_t waves() const { return 0; }
 
   const Setup& setup() const { return setup_; }
   uint32_t id() const { return setup_.id; }

@@ -152,7 +152,9 @@ int SimSys::Open(const char* path, int flags) {
   const VirtualFs::Entry* entry = node_->fs().Find(path);
   if (entry == nullptr) {
     std::vector<std::string> names;
-    return node_->fs().List(path, &names) ? -EISDIR : -ENOENT;
+    std::string text;
+    if (ReadFile(path, SIZE_MAX, &text) == 0) return OpenText(text, flags);
+    return ListDir(path, &names) == 0 ? -EISDIR : -ENOENT;
   }
   if (entry->kind != VirtualFs::Entry::Kind::kDevice) {
     if (entry->error != 0) return -entry->error;
@@ -349,6 +351,11 @@ int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
       return 0;
     }
   }
+  const std::string place = node_->fs().Resolve(path);
+  if (IsUnder(place, ProcessFiles::kRoot)) {
+    const int error = node_->process_files().Read(place, text);
+    return error == 0 && text->size() > limit ? -EFBIG : error;
+  }
   const VirtualFs::Entry* entry = node_->fs().Find(path);
   if (entry == nullptr) return -ENOENT;
   if (entry->error != 0) return -entry->error;
@@ -360,6 +367,8 @@ int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
 
 int SimSys::ListDir(const std::string& path, std::vector<std::string>* names) {
   if (!IsVirtualPath(path)) return kfd::LinuxSys().ListDir(path, names);
+  const std::string place = node_->fs().Resolve(path);
+  if (IsUnder(place, ProcessFiles::kRoot)) return node_->process_files().List(place, names);
   return node_->fs().List(path, names) ? 0 : -ENOENT;
 }
 
@@ -374,9 +383,12 @@ int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
   if (!IsVirtualPath(path)) return kfd::LinuxSys().Stat(path, out);
   const VirtualFs::Entry* entry = node_->fs().Find(path);
   std::vector<std::string> names;
+  std::string text;
   if (entry == nullptr) {
-    if (!node_->fs().List(path, &names)) return -ENOENT;
-    out->mode = S_IFDIR | 0555;
+    const bool is_file = ReadFile(path, SIZE_MAX, &text) == 0;
+    if (!is_file && ListDir(path, &names) != 0) return -ENOENT;
+    out->mode = is_file ? S_IFREG | 0444 : S_IFDIR | 0555;
+    if (is_file) out->size = 4096;
   } else if (entry->kind == VirtualFs::Entry::Kind::kDevice) {
     out->mode = S_IFCHR | 0666;
     out->rdev = makedev(entry->major, entry->minor);

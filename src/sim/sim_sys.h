@@ -44,6 +44,7 @@ class SimSys final : public kfd::VirtualSys {
   int ListDir(const std::string& path, std::vector<std::string>* names) override;
   int Stat(const std::string& path, kfd::FileStat* out) override;
   kfd::Identity WhoAmI() override;
+  int64_t DriverPid() override { return process_->pid(); }
   // The first line of the node's log that tells of a halted wave, as after a checker's finding.
   std::string Diagnose() override;
   kfd::DeviceTime Time() override { return node_->Time(); }

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kfd/uapi/kfd_sysfs.h"
+#include "sim/process_files.h"
 #include "sim/virtual_paths.h"
 
 namespace mainarch::sim {
@@ -68,6 +69,7 @@ class Builder {
       CardFiles(gpu);
     }
     Device("/dev/kfd", kKfdMajor, 0);
+    entries_[std::string(ProcessFiles::kRoot)].kind = VirtualFs::Entry::Kind::kDirectory;
     Text("/sys/module/amdgpu/initstate", "live\n");
     Text("/sys/module/amdgpu/refcnt", "0\n");
     entries_["/sys/module/amdgpu/holders"].kind = VirtualFs::Entry::Kind::kDirectory;

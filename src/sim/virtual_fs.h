@@ -52,12 +52,13 @@ class VirtualFs {
   // Names in a directory; false when it is none.
   bool List(absl::string_view path, std::vector<std::string>* names) const;
 
+  // The path without links in directory names, dots and double slashes.
+  std::string Resolve(absl::string_view path) const;
+
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& directory_links() const { return links_; }
 
  private:
-  std::string Resolve(absl::string_view path) const;
-
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> links_;  // directory -> directory
 };

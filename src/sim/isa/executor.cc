@@ -114,6 +114,7 @@ class IsaLaunch : public Launch {
   }
 
   bool Times(uint64_t* start, uint64_t* end) const override { return grid_->Times(start, end); }
+  uint64_t waves() const override { return grid_->waves(); }
 
  private:
   void Publish() {

@@ -10,6 +10,7 @@
 #ifndef MAINARCH_SIM_ISA_GRID_H_
 #define MAINARCH_SIM_ISA_GRID_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -96,6 +97,8 @@ class Grid {
   uint64_t instructions() const { return instructions_; }
   uint64_t resident_limit() const { return resident_limit_; }
   uint64_t workgroups() const { return total_; }
+  // Of its workgroups, between two Runs; with a pace, of as many as there is room for.
+  uint64_t waves() const { return (paced_ == nullptr ? active_ : std::min(resident_limit_, total_)) * waves_per_group(); }
 
   // For a pace, which has the grid to itself: workgroups in their order, waves step by step.
   const KernelLaunch& launch() const { return launch_; }
