@@ -582,6 +582,8 @@ enum {
 /* On GPUs, a kernel that stays on each of them runs steps of up to 16 rows: no packet, and no launch,
  * between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
  * does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
+ * Its workgroups need places on the GPUs all at once. Where the driver says that another process has waves there, or another
+ * group of this one has such a kernel, steps are packets until that is over; the log and resident_no_room say so.
  * While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
  * take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for: logits of
  * one that is not manual are BUSY then if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
@@ -708,6 +710,7 @@ typedef struct mainarch_engine_statistics {
   uint64_t resident_late;     /* steps that the kernel waited for, as the host was not there yet */
   uint64_t resident_commands; /* that the host gave it: a step, and those that it runs behind it by itself */
   uint64_t resident_pauses;   /* times that it left in the midst of a step, for others' work on its GPUs */
+  uint64_t resident_no_room;  /* steps that were packets instead, as others had the GPUs' compute units */
 } mainarch_engine_statistics;
 
 /* Any thread, at any time. */

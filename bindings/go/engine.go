@@ -126,6 +126,7 @@ type Statistics struct {
 	ResidentLate     uint64 // steps that it waited for, as the host was not there yet
 	ResidentCommands uint64 // that the host gave it: a step, and those that it runs behind it by itself
 	ResidentPauses   uint64 // times that it left in the midst of a step, for others' work on its GPUs
+	ResidentNoRoom   uint64 // steps that were packets instead, as others had the GPUs' compute units
 }
 
 // Engine is KV cache and scheduler over one model; it steps.
@@ -440,6 +441,7 @@ func (e *Engine) Statistics() (Statistics, error) {
 		ResidentLate:     uint64(raw.resident_late),
 		ResidentCommands: uint64(raw.resident_commands),
 		ResidentPauses:   uint64(raw.resident_pauses),
+		ResidentNoRoom:   uint64(raw.resident_no_room),
 	}
 	for i := range out.DraftsAt {
 		out.DraftsAt[i] = uint64(raw.drafts_at[i])

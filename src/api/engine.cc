@@ -176,6 +176,7 @@ mainarch_status mainarch_engine_statistics_get(const mainarch_engine* engine,
     statistics.resident_late = now.resident.late;
     statistics.resident_commands = now.resident.commands;
     statistics.resident_pauses = now.resident.pauses;
+    statistics.resident_no_room = now.resident.no_room;
     RETURN_IF_ERROR(WriteInfo(statistics, out, "out"));
     return MAINARCH_OK;
   });

@@ -47,6 +47,7 @@ Result OpenGroup(const char* device, const mainarch_group_options* given, mainar
   auto group = std::make_unique<mainarch_group>();
   ASSIGN_OR_RETURN(group->log, LogOf(options, environment.log_level));
   ASSIGN_OR_RETURN(group->origin, NewOrigin());
+  backend_options.log = group->log;
   ASSIGN_OR_RETURN(group->backend, backend::CreateBackend(backend_options));
   LogDevices(*group);
   *out = group.release();

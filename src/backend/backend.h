@@ -221,6 +221,7 @@ struct ResidentCounts {
   uint64_t late = 0;      // steps that the kernel had to wait for, because the host was not there yet
   uint64_t commands = 0;  // that the host gave it: a step, with the rounds behind it
   uint64_t pauses = 0;    // times that it left in the midst of a step, for others' packets
+  uint64_t no_room = 0;   // steps that were packets because others had the GPUs' compute units
 };
 
 // Of a launch that a resident kernel ran: when the first workgroup was ready for it and when all were, which is
@@ -422,6 +423,7 @@ struct BackendOptions {
   uint32_t threads = 0;          // CPU threads, 0: chosen from affinity and cgroup quota
   // GPUs: a step, or an upload, that takes longer has hung, and the device is lost; 0: a minute.
   uint32_t step_timeout_ms = 0;
+  Log log;                       // what changes in how steps run; called by whoever steps
   // "amx", "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
   std::string cpu_target;
 };

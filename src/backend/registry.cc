@@ -27,7 +27,7 @@ StatusOr<std::shared_ptr<Backend>> CreateCpu(absl::string_view argument,
 
 StatusOr<std::shared_ptr<Backend>> CreateGpu(absl::string_view, const BackendOptions& options) {
 #ifndef MAINARCH_WITHOUT_GPUS
-  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(options.device, options.step_timeout_ms));
+  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(options.device, options.step_timeout_ms, options.log));
   return amdgpu::AmdGpuBackend::Create(std::move(gpus));
 #else
   return WithoutGpus(absl::StrCat("device \"", options.device, "\""));

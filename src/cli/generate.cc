@@ -178,12 +178,14 @@ void PrintDrafts(const Written& w) {
 
 void PrintResident(const Written& w) {
   std::fprintf(stderr,
-               "resident kernel: %llu steps of %llu commands, launched %llu times | waited for the host %llu times | paused %llu times\n",
+               "resident kernel: %llu steps of %llu commands, launched %llu times | waited for the host %llu times | paused %llu times | "
+               "%llu steps had no room\n",
                static_cast<unsigned long long>(w.resident_steps),
                static_cast<unsigned long long>(w.resident_commands),
                static_cast<unsigned long long>(w.resident_launches),
                static_cast<unsigned long long>(w.resident_late),
-               static_cast<unsigned long long>(w.resident_pauses));
+               static_cast<unsigned long long>(w.resident_pauses),
+               static_cast<unsigned long long>(w.resident_no_room));
 }
 
 void PrintStatistics(const Settings& s, const Written& w) {
@@ -241,7 +243,7 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
   if (s.model.resident_mode() != backend::ResidentMode::kOff) {
     out.Field("resident_steps", w.resident_steps).Field("resident_launches", w.resident_launches);
     out.Field("resident_late", w.resident_late).Field("resident_commands", w.resident_commands);
-    out.Field("resident_pauses", w.resident_pauses);
+    out.Field("resident_pauses", w.resident_pauses).Field("resident_no_room", w.resident_no_room);
   }
   if (s.logprobs > 0) WriteLogprobs(writer, w, &out);
   out.EndObject().Print();

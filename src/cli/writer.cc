@@ -205,6 +205,7 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   out.resident_late = after.resident_late - before.resident_late;
   out.resident_commands = after.resident_commands - before.resident_commands;
   out.resident_pauses = after.resident_pauses - before.resident_pauses;
+  out.resident_no_room = after.resident_no_room - before.resident_no_room;
   out.prompt_seconds = read == 0 ? SecondsSince(start) : static_cast<double>(first - start) * 1e-9;
   out.decode_seconds = static_cast<double>(last - first) * 1e-9;
   return out;

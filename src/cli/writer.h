@@ -30,7 +30,7 @@ struct Written {
   double decode_seconds = 0;            // from there to the last
   uint64_t decode_steps = 0;            // after the first token
   uint64_t drafts = 0, drafts_accepted = 0;
-  uint64_t resident_steps = 0, resident_launches = 0, resident_late = 0, resident_commands = 0, resident_pauses = 0;
+  uint64_t resident_steps = 0, resident_launches = 0, resident_late = 0, resident_commands = 0, resident_pauses = 0, resident_no_room = 0;
 };
 
 // What the engine is asked for.

@@ -130,8 +130,9 @@ class AmdGpuContext : public backend::Context {
   Status FillLists(Resident& resident, int32_t rank);
   size_t ListOf(const Form& form) const;
   size_t TablesList() const;
-  // Of a step of so many rows, up to an op.
+  // Whether a step of so many rows, up to an op, can be the resident kernel's; and whether it is, having room.
   bool RunsResident(size_t rows, size_t end) const;
+  bool GoesResident(size_t rows, size_t end);
   Status SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited);
   Status SubmitTables(Awaited* awaited);
   // In context_lease.cc: rounds behind a step. Words of the block from `at` on; where they end.
@@ -222,7 +223,8 @@ class AmdGpuContext : public backend::Context {
   PageTables tables_;
   std::array<Flight, kMostInFlight> flights_;
   std::unique_ptr<Resident> resident_;         // null: every step is packets
-  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0}, resident_commands_{0}, resident_pauses_{0};
+  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0}, resident_commands_{0}, resident_pauses_{0},
+      resident_no_room_{0};
   std::string resident_refusal_;               // why, where it was to be
   // Flights are numbered from 1: the last one sent, the last one that is over, and the one polled last.
   uint32_t sent_ = 0, landed_ = 0, seen_ = 0;

@@ -26,8 +26,7 @@ uint32_t AmdGpuContext::WriteLease(const backend::Step& step, uint32_t at, kerne
   flight->follows = step.rows[0].from != backend::kHere;
   if (step.leases.empty()) return at;
   const size_t rows = step.rows.size();
-  if (step.leases.size() != rows || step.logit_rows.size() != rows || max_rounds() == 0 ||
-      !RunsResident(rows, program_.ops.size())) {
+  if (step.leases.size() != rows || step.logit_rows.size() != rows || max_rounds() == 0 || !flight->awaited.resident) {
     return at;
   }
   uint32_t rounds = 0;

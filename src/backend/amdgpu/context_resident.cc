@@ -136,6 +136,15 @@ bool AmdGpuContext::RunsResident(size_t rows, size_t end) const {
   return resident_ != nullptr && rows <= kOneRoundRows && end == program_.ops.size();
 }
 
+// Behind rounds none but the kernel can come: it is there, or they are over and it is launched again for this step.
+bool AmdGpuContext::GoesResident(size_t rows, size_t end) {
+  if (!RunsResident(rows, end)) return false;
+  if (InFlight() > 0 && FlightOf(sent_).rounds > 1) return true;
+  if (resident_->HasRoom()) return true;
+  resident_no_room_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
 Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited) {
   const uint32_t before = resident_->launches();
   awaited->resident = true;
@@ -158,7 +167,7 @@ void AmdGpuContext::CountResident() {
 backend::ResidentCounts AmdGpuContext::resident_counts() const {
   return {resident_steps_.load(std::memory_order_relaxed), resident_launches_.load(std::memory_order_relaxed),
           resident_late_.load(std::memory_order_relaxed), resident_commands_.load(std::memory_order_relaxed),
-          resident_pauses_.load(std::memory_order_relaxed)};
+          resident_pauses_.load(std::memory_order_relaxed), resident_no_room_.load(std::memory_order_relaxed)};
 }
 
 int32_t AmdGpuContext::FurthestBehind() const {

@@ -201,7 +201,7 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
-  const bool resident = RunsResident(step.rows.size(), end);
+  const bool resident = GoesResident(step.rows.size(), end);
   if (!resident && resident_ != nullptr) RETURN_IF_ERROR(gpus.Settle(AwaitOwnSteps()));
   RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr, resident_.get())));
   RETURN_IF_ERROR(ChangeTables(step, resident));
@@ -209,8 +209,8 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   Flight& flight = FlightOf(++sent_);
   ++submitted_;
   flight.polled = 0;
+  flight.awaited.resident = resident;
   WriteStep(step, flight);
-  flight.awaited.resident = false;
   flight.awaited.round = 1;
   flight.awaited.launches = 0;
   flight.awaited.taken = 0;

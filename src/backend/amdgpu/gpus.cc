@@ -106,7 +106,7 @@ std::vector<gpu::Device*> Gpus::devices() const {
   return devices;
 }
 
-StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text, uint32_t timeout_ms) {
+StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text, uint32_t timeout_ms, const Log& log) {
   ASSIGN_OR_RETURN(const Choice choice, ParseDevice(text));
   std::shared_ptr<kfd::Sys> sys;
   if (choice.is_sim) {
@@ -114,12 +114,13 @@ StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text, uint32_t time
   } else {
     sys = std::make_shared<kfd::LinuxSys>();
   }
-  return OpenOn(std::move(sys), choice.list, /*keep_nodes=*/!choice.is_sim, timeout_ms);
+  return OpenOn(std::move(sys), choice.list, /*keep_nodes=*/!choice.is_sim, timeout_ms, log);
 }
 
 StatusOr<std::unique_ptr<Gpus>> Gpus::OpenOn(std::shared_ptr<kfd::Sys> sys, absl::string_view text,
-                                             bool keep_nodes, uint32_t timeout_ms) {
+                                             bool keep_nodes, uint32_t timeout_ms, const Log& log) {
   std::unique_ptr<Gpus> gpus(new Gpus());
+  gpus->log_ = log;
   if (timeout_ms != 0) gpus->timeout_ms_ = timeout_ms;
   gpus->sys_ = std::move(sys);
   gpu::ProcessOptions options;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "gpu/copy_queue.h"
 #include "gpu/loader.h"
@@ -62,12 +63,13 @@ class Gpus {
   // `text` is a device string: "gpu", "gpu:0-3", "gpu:0,2", "sim:gfx950x8", "sim:gfx950x8:0-3".
   // `timeout_ms`: how long one piece of work may take, a step or an upload, before the GPU that has
   // it is given up; 0: kTimeoutMs.
-  static StatusOr<std::unique_ptr<Gpus>> Open(absl::string_view text, uint32_t timeout_ms = 0);
+  // `log`: what an engine's user should know of its GPUs; called by whoever steps.
+  static StatusOr<std::unique_ptr<Gpus>> Open(absl::string_view text, uint32_t timeout_ms = 0, const Log& log = {});
   // The GPUs of `list` (empty: all) that `sys` shows. `keep_nodes`: leave render nodes open at the
   // end, for a later group of this process to find (gpu/process.h); a real kernel wants that.
   static StatusOr<std::unique_ptr<Gpus>> OpenOn(std::shared_ptr<kfd::Sys> sys,
                                                 absl::string_view list, bool keep_nodes,
-                                                uint32_t timeout_ms = 0);
+                                                uint32_t timeout_ms = 0, const Log& log = {});
   // Longer than any step takes; a hung GPU costs as much once.
   static constexpr uint32_t kTimeoutMs = 60'000;
   ~Gpus();
@@ -77,6 +79,7 @@ class Gpus {
   const Gpu& at(int32_t rank) const { return gpus_[static_cast<size_t>(rank)]; }
   std::vector<gpu::Device*> devices() const;
   std::mutex& mutex() { return mutex_; }
+  const Log& log() const { return log_; }
 
   // For work that begins now.
   gpu::Deadline Soon() const { return gpu::Deadline::ForWork(*sys_, timeout_ms_); }
@@ -115,6 +118,7 @@ class Gpus {
   std::mutex mutex_;
   QueueHolder* holder_ = nullptr;
   uint32_t timeout_ms_ = kTimeoutMs;
+  Log log_;
   std::atomic<bool> failed_{false};
   Status status_;  // final once failed_
 };

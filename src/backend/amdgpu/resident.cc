@@ -33,16 +33,16 @@ StatusOr<gpu::Buffer> HostBuffer(gpu::Device& device, uint64_t bytes, const char
   return gpu::Buffer::Allocate(device, bytes, options);
 }
 
-// The most workgroups of a kernel that all run at once on each GPU of the group.
-StatusOr<uint32_t> MostWorkers(const Gpus& gpus, absl::string_view kernel) {
-  uint32_t most = UINT32_MAX;
+// How many workgroups of a kernel a compute unit holds, on each GPU of the group.
+StatusOr<std::vector<uint32_t>> GroupsPerUnit(const Gpus& gpus, absl::string_view kernel) {
+  std::vector<uint32_t> groups;
   for (int32_t r = 0; r < gpus.count(); ++r) {
     gpu::Device& device = *gpus.at(r).device;
     ASSIGN_OR_RETURN(const isa::KernelRef ref, isa::FindKernel(device.chip().name, kernel));
     ASSIGN_OR_RETURN(const isa::Occupancy occupancy, isa::OccupancyOf(device.chip().name, *ref.kernel));
-    most = std::min(most, occupancy.groups_per_cu * ComputeUnits(device));
+    groups.push_back(occupancy.groups_per_cu);
   }
-  return most;
+  return groups;
 }
 
 }  // namespace
@@ -63,8 +63,13 @@ StatusOr<size_t> ResidentKindFor(const isa::KernelInfo& kernel) {
 }
 
 StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, size_t kind, uint32_t workers, bool timed) {
-  ASSIGN_OR_RETURN(const uint32_t most, MostWorkers(gpus, kResidents[kind].kernel));
-  std::unique_ptr<Resident> out(new Resident(gpus, kind, std::clamp<uint32_t>(workers, 1, most), timed));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> groups, GroupsPerUnit(gpus, kResidents[kind].kernel));
+  for (size_t r = 0; r < groups.size(); ++r) {  // all of them run at once, on each GPU
+    workers = std::clamp<uint32_t>(workers, 1, groups[r] * ComputeUnits(*gpus.at(static_cast<int32_t>(r)).device));
+  }
+  std::vector<uint32_t> units;
+  for (const uint32_t of_unit : groups) units.push_back((workers + of_unit - 1) / of_unit);
+  std::unique_ptr<Resident> out(new Resident(gpus, kind, workers, std::move(units), timed));
   RETURN_IF_ERROR(gpus.Settle(gpus.Claim(nullptr)));
   RETURN_IF_ERROR(gpus.Settle(gpus.LoadThreaded(kind)));
   out->ranks_.resize(static_cast<size_t>(gpus.count()));

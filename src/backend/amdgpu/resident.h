@@ -15,11 +15,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/amdgpu/gpus.h"
 #include "backend/amdgpu/lower.h"
 #include "backend/amdgpu/resident_stops.h"
+#include "backend/amdgpu/room.h"
 #include "isa/kernel_images.h"
 #include "kernels/resident_args.h"
 
@@ -70,6 +72,9 @@ class Resident : public QueueHolder {
 
   // No kernel is there; who posts launches them.
   bool left() const;
+  // A command that is posted now finds kernels, or room to launch them. What a pause has interrupted is taken up whether or
+  // not there is room. The group's mutex is held.
+  bool HasRoom() { return !left() || room_.Look(); }
   // Another number whenever a command or a round of one has ended.
   uint64_t Moved(int32_t rank) const;
   uint32_t launches() const { return launches_; }  // in all, of one rank
@@ -99,8 +104,8 @@ class Resident : public QueueHolder {
   // Of a step, at most.
   static constexpr uint32_t kMostOps = 8192;
 
-  Resident(Gpus& gpus, size_t kind, uint32_t workers, bool timed)
-      : gpus_(gpus), kind_(kind), workers_(workers), timed_(timed) {}
+  Resident(Gpus& gpus, size_t kind, uint32_t workers, std::vector<uint32_t> units, bool timed)
+      : gpus_(gpus), kind_(kind), workers_(workers), timed_(timed), room_(gpus, std::move(units)) {}
   Status CreateRank(int32_t rank);
   Status CreateAsks();
   Status Ask();
@@ -113,6 +118,7 @@ class Resident : public QueueHolder {
   const size_t kind_;  // of kResidents
   const uint32_t workers_;
   const bool timed_;
+  Room room_;
   std::vector<Rank> ranks_;
   std::vector<ResidentList> first_lists_;  // of the first rank
   bool alike_ = true;                      // all ranks' lists are

@@ -416,6 +416,8 @@ pub struct mainarch_engine_statistics {
     pub resident_commands: u64,
     /// times that it left in the midst of a step, for others' work on its GPUs
     pub resident_pauses: u64,
+    /// steps that were packets instead, as others had the GPUs' compute units
+    pub resident_no_room: u64,
 }
 
 impl Default for mainarch_engine_statistics {

@@ -43,6 +43,8 @@ pub struct Statistics {
     pub resident_commands: u64,
     /// Times that it left in the midst of a step, for others' work on its GPUs.
     pub resident_pauses: u64,
+    /// Steps that were packets instead, as others had the GPUs' compute units.
+    pub resident_no_room: u64,
 }
 
 impl Statistics {
@@ -67,6 +69,7 @@ impl Statistics {
             resident_late: raw.resident_late,
             resident_commands: raw.resident_commands,
             resident_pauses: raw.resident_pauses,
+            resident_no_room: raw.resident_no_room,
         }
     }
 }

@@ -203,6 +203,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_statistics, resident_late);
     field!(entries, mainarch_engine_statistics, resident_commands);
     field!(entries, mainarch_engine_statistics, resident_pauses);
+    field!(entries, mainarch_engine_statistics, resident_no_room);
     function!(entries, mainarch_engine_statistics_get);
     function!(entries, mainarch_engine_pin_prefix);
     function!(entries, mainarch_engine_drop_prefix);

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+//
+// Steps that would be the resident kernel's, on GPUs where others have waves: packets, to the same bits, for as long as
+// that lasts. Others are made up (sim/process_files.h), or a second process on the node that decodes as well.
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "backend/amdgpu/amdgpu_backend.h"
+#include "backend/amdgpu/room.h"
+#include "base/clock.h"
+#include "decode/engine.h"
+#include "golden/fixtures.h"
+#include "golden/golden.h"
+#include "sim/open.h"
+#include "support/test.h"
+
+using namespace mainarch;
+using backend::ResidentMode;
+
+namespace {
+
+struct Lines {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  static void Take(void* user, int32_t, const char* line) {
+    Lines& own = *static_cast<Lines*>(user);
+    std::lock_guard<std::mutex> lock(own.mutex);
+    own.lines.push_back(line);
+  }
+  Log log() { return Log(Take, this, static_cast<int32_t>(LogLevel::kInfo)); }
+};
+
+std::shared_ptr<sim::Node> MakeNode(const char* text) {
+  const auto config = sim::ParseNode(text);
+  if (!config.ok()) return nullptr;
+  const auto node = sim::Node::Create(*config, sim::MakeExecutor(*config));
+  return node.ok() ? *node : nullptr;
+}
+
+// A model that a process of its own on the node has loaded.
+struct Process {
+  std::shared_ptr<sim::SimSys> sys;
+  std::shared_ptr<backend::Backend> backend;
+  std::shared_ptr<const model::Model> model;
+  Lines log;
+
+  static StatusOr<std::unique_ptr<Process>> Start(std::shared_ptr<sim::Node> node, const std::string& directory) {
+    auto own = std::make_unique<Process>();
+    own->sys = std::make_shared<sim::SimSys>(std::move(node));
+    ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(own->sys, "", false, 0, own->log.log()));
+    ASSIGN_OR_RETURN(own->backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
+    ASSIGN_OR_RETURN(own->model, model::Model::Load(own->backend, directory, {}));
+    return own;
+  }
+  sim::ProcessFiles& files() { return sys->node().process_files(); }
+};
+
+// So long that no answer of a Room's stands any more.
+void Forget() { std::this_thread::sleep_for(std::chrono::nanoseconds(amdgpu::Room::kRefusedNs + 5'000'000)); }
+
+StatusOr<std::unique_ptr<test::Runner>> RunnerOf(const Process& process, ResidentMode mode) {
+  return test::Runner::Create(process.model, backend::KvType::kBF16, 20, backend::Activations::kF32, 0, mode);
+}
+
+// A token; whether the resident kernel has run it, which has left by itself when this returns, and bits as `packets` has.
+StatusOr<bool> RanResident(test::Runner* packets, test::Runner* resident, uint32_t token) {
+  const uint64_t before = resident->context().resident_counts().steps;
+  RETURN_IF_ERROR(packets->Extend({&token, 1}, false));
+  RETURN_IF_ERROR(resident->Extend({&token, 1}, false));
+  if (!test::Same(packets->Logits(0), resident->Logits(0))) return Error(Code::kInternal, "other bits");
+  const bool ran = resident->context().resident_counts().steps > before;
+  const int64_t until = NowNs() + 60'000'000'000;
+  while (ran && !resident->context().counts().resident_left && NowNs() < until) std::this_thread::yield();
+  return ran;
+}
+
+// What two sequences get; in the midst of the first the other comes, with a prompt for which the kernel leaves, and
+// somebody else. They have gone when both have run for a while.
+struct Told {
+  std::vector<std::vector<uint32_t>> tokens;
+  backend::ResidentCounts alone, crowded, over;
+};
+StatusOr<Told> Tokens(Process* process, ResidentMode mode) {
+  decode::EngineOptions options;
+  options.max_sequences = 2;
+  options.max_sequence_tokens = 120;
+  options.max_step_tokens = 24;
+  options.resident = mode;
+  ASSIGN_OR_RETURN(const auto engine, decode::Engine::Create(process->model, options));
+  std::vector<decode::SequenceId> ids;
+  Told out;
+  const auto open = [&](size_t prompt) -> Status {
+    decode::SequenceOptions o;
+    o.ignore_eos = true;
+    o.max_tokens = 36;
+    o.seed = ids.size();
+    if (!ids.empty()) o.temperature = 0.9f;
+    ASSIGN_OR_RETURN(const decode::SequenceId id, engine->Open(o));
+    ids.push_back(id);
+    return engine->Append(id, test::Prompt(prompt, 256));
+  };
+  RETURN_IF_ERROR(open(5));
+  uint32_t steps = 0;
+  for (bool more = true; more; ++steps) {
+    ASSIGN_OR_RETURN(more, engine->RunStep());
+    if (steps == 12) {
+      out.alone = engine->info().resident;
+      process->files().Pretend(1, 1, "8\n");  // on any of the 256 compute units
+      Forget();
+      RETURN_IF_ERROR(open(22));
+    }
+    if (steps == 24) {
+      out.crowded = engine->info().resident;
+      process->files().Leave(1);
+      Forget();
+    }
+  }
+  out.over = engine->info().resident;
+  for (const decode::SequenceId id : ids) {
+    std::vector<uint32_t> tokens(200);
+    ASSIGN_OR_RETURN(const size_t count, engine->Take(id, absl::MakeSpan(tokens)));
+    tokens.resize(count);
+    out.tokens.push_back(std::move(tokens));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST(steps_are_packets_while_others_have_the_gpu) {
+  const std::string directory = test::WriteFixture({"T1", "bf16", 1});
+  CHECK(!directory.empty());
+  auto process = Process::Start(MakeNode("gfx950x2"), directory);
+  CHECK_OK(process);
+  const auto packets = RunnerOf(**process, ResidentMode::kOff), resident = RunnerOf(**process, ResidentMode::kAuto);
+  CHECK_OK(packets);
+  CHECK_OK(resident);
+  sim::ProcessFiles& files = (*process)->files();
+  const std::vector<uint32_t> tokens = test::Prompt(12, 256);
+  // What another process has on the second GPU, and whether the kernel runs. Half of the 256 compute units hold its workgroups;
+  // waves that fill one are on 32 of them at most, and on any of them those that fill eight.
+  const struct {
+    const char* says;
+    bool hidden, runs;
+  } kCases[] = {{"", false, true},      {"1\n", false, true},        {"8\n", false, false}, {"256\n", false, false},
+                {"0\n", false, true},   {"8\n", false, false},       {"nonsense\n", false, true},
+                {"8\n", true, true},    {"8\n", false, false},       {"-8\n", false, true},      {"99999999\n", false, true}};
+  size_t at = 0;
+  uint64_t no_room = 0;
+  for (const auto& c : kCases) {
+    files.Hide(c.hidden);
+    files.Pretend(1, 1, c.says);
+    Forget();
+    auto ran = RanResident(packets->get(), resident->get(), tokens[at++]);
+    CHECK_OK(ran);
+    CHECK_EQ(*ran, c.runs);
+    no_room += !c.runs;
+    CHECK_EQ((*resident)->context().resident_counts().no_room, no_room);
+  }
+  // They leave.
+  files.Leave(1);
+  Forget();
+  auto ran = RanResident(packets->get(), resident->get(), tokens[at++]);
+  CHECK_OK(ran);
+  CHECK(*ran);
+  // Each change is a line; two cases in a row that are alike are one.
+  const std::vector<std::string>& lines = (*process)->log.lines;
+  CHECK_EQ(lines.size(), 6u);
+  for (const char* part : {"packets", "gpu 1 (gfx950", "1 other process", "compute units"}) CHECK(absl::StrContains(lines[0], part));
+  CHECK(absl::StrContains(lines[1], "room again"));
+}
+
+TEST(an_engines_tokens_are_the_same_when_others_come_and_go) {
+  const std::string directory = test::WriteFixture({"T1", "bf16", 1});
+  CHECK(!directory.empty());
+  auto process = Process::Start(MakeNode("gfx950x2"), directory);
+  CHECK_OK(process);
+  const auto want = Tokens(process->get(), ResidentMode::kOff);
+  CHECK_OK(want);
+  CHECK_EQ(want->over.steps + want->over.no_room, 0u);
+  const auto got = Tokens(process->get(), ResidentMode::kOn);
+  CHECK_OK(got);
+  CHECK(got->tokens == want->tokens);
+  CHECK_GT(got->alone.steps, 0u);
+  CHECK_EQ(got->alone.no_room, 0u);
+  CHECK_GT(got->crowded.no_room, 0u);
+  CHECK_GT(got->over.steps, got->crowded.steps);
+  std::printf("# %d steps by the kernel, %d without room\n", static_cast<int>(got->over.steps), static_cast<int>(got->over.no_room));
+}
+
+// Whoever comes second finds the other's waves there.
+TEST(two_processes_with_resident_kernels_do_not_wait_for_each_other) {
+  const std::string directory = test::WriteFixture({"T1", "bf16", 1});
+  CHECK(!directory.empty());
+  const std::shared_ptr<sim::Node> node = MakeNode("gfx950");
+  CHECK(node != nullptr);
+  auto first = Process::Start(node, directory), second = Process::Start(node, directory);
+  CHECK_OK(first);
+  CHECK_OK(second);
+  std::atomic<bool> enough{false};
+  Status worked;
+  std::thread busy([&] {
+    while (!enough && worked.ok()) {
+      auto runner = RunnerOf(**first, ResidentMode::kOn);
+      worked = runner.status();
+      for (const uint32_t token : test::Prompt(30, 256)) {
+        if (worked.ok() && !enough) worked = (*runner)->Extend({&token, 1}, false);
+      }
+    }
+  });
+  bool same = true;
+  uint64_t no_room = 0;
+  const int64_t until = NowNs() + 60'000'000'000;
+  while (same && no_room == 0 && NowNs() < until) {
+    const auto alone = RunnerOf(**second, ResidentMode::kOff), resident = RunnerOf(**second, ResidentMode::kOn);
+    same = alone.ok() && resident.ok();
+    for (const uint32_t token : test::Prompt(3, 256)) {
+      same = same && RanResident(alone->get(), resident->get(), token).ok();
+      if (same) no_room = (*resident)->context().resident_counts().no_room;
+      if (no_room > 0) break;
+    }
+  }
+  enough = true;
+  busy.join();
+  CHECK_OK(worked);
+  CHECK(same);
+  CHECK_GT(no_room, 0u);
+  CHECK(!(*second)->log.lines.empty());
+  std::printf("# %s\n", (*second)->log.lines[0].c_str());
+  CHECK(absl::StrContains((*second)->log.lines[0], "1 other process has waves"));
+}
