@@ -200,7 +200,8 @@ backend::ContextOptions ContextFor(const backend::Program& program, const Logged
                                    backend::KvType kv) {
   backend::ContextOptions options;
   options.kv_type = kv;
-  options.max_rows = options.max_logit_rows = step.rows;
+  options.max_rows = step.rows;
+  options.max_logit_rows = step.logit_rows();
   for (size_t i = 0; i < program.caches.size(); ++i) {
     const bool paged = std::holds_alternative<backend::PagedCache>(program.caches[i]);
     std::vector<uint32_t>& units = paged ? options.pages : options.slots;
@@ -244,13 +245,13 @@ Status RunLoggedStep(backend::Context* context, const backend::Program& program,
   if (raced) choice.top_k = 0;
   choice.choose = what.outcome != Outcome::kRead;
   choice.read = !choice.choose;
-  const std::vector<backend::Choice> choices(what.rows, choice);
+  const std::vector<backend::Choice> choices(what.logit_rows(), choice);
   std::vector<backend::StepRow> rows;
   std::vector<uint32_t> logit_rows;
   std::vector<backend::StateOut> outs;
   for (uint32_t i = 0; i < what.rows; ++i) {
     rows.push_back({(7 + i) % static_cast<uint32_t>(program.vocab), what.position + i, 0});
-    logit_rows.push_back(i);
+    if (i + what.logit_rows() >= what.rows) logit_rows.push_back(i);
     outs.push_back({i, i + 1});
   }
   std::vector<backend::StepCache> caches;

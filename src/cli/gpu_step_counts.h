@@ -80,12 +80,15 @@ struct CountedGroup {
 // "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
 StatusOr<CountedGroup> OpenCounted(const std::string& text);
 
-// One step of rows of one sequence, each of which is asked for a token, as in a step with drafts.
+// One step of rows of one sequence, each of which is asked for a token, as in a step with drafts, or the last alone, as of a
+// prompt.
 struct LoggedStep {
   uint32_t position = 0;  // of the first row
   size_t end = 0;         // operators [0, end) of the Program ran
   Outcome outcome = Outcome::kRead;
   uint32_t rows = 1;
+  bool prompt = false;
+  uint32_t logit_rows() const { return prompt ? 1 : rows; }
 };
 // What the kernels in `log` did, which ran `step`; the log is empty afterwards. `out`'s own step
 // and layers are left alone.

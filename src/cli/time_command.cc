@@ -10,6 +10,12 @@
 #include "kernels/quant/kv_type.h"
 
 namespace mainarch::cli {
+namespace {
+
+// Beyond what an engine gives a step of itself; an interpreted step takes minutes from a few thousand rows on.
+constexpr int64_t kMostRows = 65536;
+
+}  // namespace
 
 int RunTime(Arguments arguments) {
   TimeSettings s;
@@ -45,7 +51,8 @@ int RunTime(Arguments arguments) {
   options.Integer("ranks", &s.ranks, 1, 8, "of these so many run; 1 has no all-reduce");
   options.Flag("resident", &s.resident, "by the kernel that stays on the GPU, not as packets");
   options.Integer("run-layers", &s.run_layers, 1, 1024, "layers that run and stand for all");
-  options.Integer("rows", &s.rows, 1, 512, "rows of the sequence, each with its logits: a token and its drafts");
+  options.Integer("rows", &s.rows, 1, kMostRows, "rows of the sequence, each with its logits: a token and its drafts");
+  options.Flag("prompt", &s.prompt, "of these rows the last one alone has logits, as of a prompt");
   options.Integer("context", &s.context, 0, 1 << 20, "tokens before the one that is decoded");
   options.Choice("choose", {"largest", "top-k", "top-p"}, &s.choose,
                  "each row's token: the largest logit's, or a draw by top-k 20 with top-p 0.95, or by top-p alone");

@@ -32,7 +32,7 @@ struct TimeSettings {
   bool resident = false;
   int64_t tp = 8, ranks = 1, rows = 1, run_layers = 2, context = 1024;
   std::string choose = "largest";
-  bool packets = false;
+  bool packets = false, prompt = false;
   ModelOptions rounding;  // of it fast and mxfp8
 };
 

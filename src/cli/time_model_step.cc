@@ -43,6 +43,7 @@ StatusOr<StepTimeOptions> OptionsOf(const TimeSettings& s) {
   o.layers = static_cast<int32_t>(s.run_layers);
   o.position = static_cast<uint32_t>(s.context);
   o.rows = static_cast<uint32_t>(s.rows);
+  o.prompt = s.prompt;
   o.outcome = s.choose == "top-k" ? Outcome::kDrawn : s.choose == "top-p" ? Outcome::kRaced : Outcome::kLargest;
   o.params = s.params;
   o.spans = !s.trace.empty();
@@ -75,10 +76,10 @@ void PrintPacketOps(const StepTime& t) {
 }
 
 void PrintStep(const TimeSettings& s, const StepTimeOptions& o, const StepTime& t) {
-  std::printf("%s\n%s, one of %d GPUs%s, %s weights%s, %u row%s, context %u, KV %s; %d of %d layers run\n\n",
+  std::printf("%s\n%s, one of %d GPUs%s, %s weights%s, %u row%s%s, context %u, KV %s; %d of %d layers run\n\n",
               Describe(o.config).c_str(), o.isa.c_str(), o.tp,
               o.ranks > 1 ? absl::StrCat(" (", o.ranks, " run)").c_str() : "", s.format.c_str(), s.rounding.rounding_text(), o.rows,
-              o.rows > 1 ? "s" : "", o.position,
+              o.rows > 1 ? "s" : "", o.prompt ? " of a prompt" : "", o.position,
               s.kv.c_str(), std::min(o.layers, o.config.layers), o.config.layers);
   o.resident ? PrintResidentOps(t) : PrintPacketOps(t);
   if (o.resident) {
@@ -110,7 +111,7 @@ void PrintStepJson(const TimeSettings& s, const StepTimeOptions& o, const StepTi
   out.BeginObject().Field("kind", "modelled").Field("model_error", ModelError(o.isa)).Field("isa", o.isa);
   out.Field("tp", o.tp).Field("ranks", o.ranks).Field("format", s.format).Field("kv", s.kv);
   out.Field("fast", s.rounding.fast).Field("mxfp8", s.rounding.mxfp8);
-  out.Field("rows", o.rows).Field("context", o.position).Field("layers", o.config.layers).Field("layers_run", o.layers);
+  out.Field("rows", o.rows).Field("prompt", o.prompt).Field("context", o.position).Field("layers", o.config.layers).Field("layers_run", o.layers);
   out.Field("modelled_us", t.us).Field("floor_us", t.floor_us).Field("run_us", t.run_us);
   if (o.resident) out.Field("pause_us", t.pause_us).Field("pause_between_us", t.pause_between_us);
   out.Field("instructions", t.instructions).Field("host_seconds", t.host_seconds);

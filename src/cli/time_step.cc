@@ -252,7 +252,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   ASSIGN_OR_RETURN(const auto model, LoadShare(backend, path, o.tp));
   const backend::Program& program = model->program();
-  const LoggedStep step = {o.position, program.ops.size(), o.outcome, o.rows};
+  const LoggedStep step = {o.position, program.ops.size(), o.outcome, o.rows, o.prompt};
   backend::ContextOptions context_options = ContextFor(program, step, o.kv);
   context_options.activations = o.activations;
   if (o.resident) context_options.resident = backend::ResidentMode::kOn;

@@ -30,6 +30,7 @@ struct StepTimeOptions {
   int32_t layers = 2;  // that run
   uint32_t position = 1024;
   uint32_t rows = 1;  // of the sequence, as a step with drafts has them
+  bool prompt = false;  // the last of them alone has logits
   Outcome outcome = Outcome::kLargest;  // of each row
   std::vector<std::string> params;
   bool spans = false;
