@@ -35,7 +35,7 @@ kernels::ReduceArgs Lowering::ReduceOf(uint32_t width, bool alone) {
 
 void Lowering::AddReduce(const kernels::ReduceArgs& args) {
   const bool twice = args.ranks > 1 && rows > kOneRoundRows;
-  Launch& launch = Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * args.chunks, /*resident=*/true);
+  Launch& launch = Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * args.chunks, /*resident=*/args.ranks > 1);
   launch.together = args.ranks > 1;
 }
 
