@@ -22,6 +22,9 @@ struct ScaleRowsArgs {
   uint32_t steps = 0;
 };
 static_assert(sizeof(ScaleRowsArgs) == 32);
+// Rows rounded to bf16 in tiles, as a weight of bf16 lies: [tiles of 16 rows, steps, kRowTileBytes]. ScaleRowsArgs say of which.
+inline constexpr uint32_t kRowTileBytes = kTileRows * kStepColumns * 2;
+constexpr uint64_t TiledRowsBytes(uint32_t rows, uint32_t steps) { return uint64_t{(rows + kTileRows - 1) / kTileRows} * steps * kRowTileBytes; }
 
 // MatmulArgs for many rows (kernels tall_*), of weights that TallTakes: no splits, no
 // logit rows, not told; x of scaled ones is what scale_rows made, x_stride a quarter of such a row's bytes. A workgroup has so many output tiles and rows of them.
@@ -61,7 +64,9 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken
     // Gate and up of a pair of tiles are made together.
     if ((gate_up && w.code == TileCode::kByTile) || !TallTakesFactors(format, w.code, w.factors)) return false;
   }
+  if (taken == Taken::kTiled && format != TileFormat::kBf16) return false;
   if (IsOfBlocks(format, w)) return true;
+  if (taken == Taken::kTiled) return false;
   if (taken == Taken::kScaled || kind == TallKind::kMatmul) return false;
   if (gate_up) return !HasCodes(format) && IsRagged(format, w);
   for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
@@ -71,7 +76,7 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken
   return w.steps / 2 + w.parts * kPartLeaves <= kTallChunks;
 }
 constexpr uint32_t TallOutputs(TallKind kind) { return kind == TallKind::kMatmul ? 16 : 8; }
-constexpr uint32_t TallRows(Taken taken) { return taken == Taken::kRounded ? 96 : 64; }
+constexpr uint32_t TallRows(Taken taken) { return taken == Taken::kTiled ? 128 : taken == Taken::kRounded ? 96 : 64; }
 // Of ragged ones as many as registers hold.
 constexpr uint32_t TallRaggedRows(TileFormat format, Taken taken) {
   if (format == TileFormat::kMxfp4) return TallRows(taken);

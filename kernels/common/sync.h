@@ -13,6 +13,12 @@ namespace mainarch::kernels {
 // s_waitcnt immediates of GFX9 for vmcnt(0) and for lgkmcnt(0), with the other counters left alone.
 inline constexpr int kWaitVmcnt0 = 0x0F70, kWaitLgkmcnt0 = 0xC07F;
 DEVICE void WaitVectorMemory() { __builtin_amdgcn_s_waitcnt(kWaitVmcnt0); }
+// Until the last kLeft of what this wave has asked for are all that may be on its way.
+template <uint32_t kLeft>
+DEVICE void WaitVectorMemoryBut() {
+  static_assert(kLeft < 64);
+  __builtin_amdgcn_s_waitcnt(kWaitVmcnt0 | (kLeft & 15) | (kLeft >> 4) << 14);
+}
 
 // The compiler moves nothing across: what was asked for before stays asked for before.
 DEVICE void KeepOrder() { __builtin_amdgcn_sched_barrier(0); }

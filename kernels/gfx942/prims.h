@@ -167,6 +167,8 @@ using LdsDmaWord = uint32_t;
 DEVICE void LoadToLds(Global<const LdsDmaWord> from, Lds<LdsDmaWord> base) {
   __builtin_amdgcn_global_load_lds(const_cast<Global<LdsDmaWord>>(from), base, kLdsDmaBytes, 0, 0);
 }
+// 16 bytes a lane are more than this chip has.
+DEVICE void AskToLds(Global<const uint8_t> base, uint32_t offset, uint32_t to, uint32_t further);
 
 // ---- lanes ----
 

@@ -259,6 +259,14 @@ using LdsDmaWord = u32x4;
 DEVICE void LoadToLds(Global<const LdsDmaWord> from, Lds<LdsDmaWord> base) {
   __builtin_amdgcn_global_load_lds(const_cast<Global<LdsDmaWord>>(from), base, kLdsDmaBytes, 0, 0);
 }
+// The same, from base + offset to the LDS address to + further, a constant. The compiler does not know of it: it would wait for all
+// that is on its way wherever LDS is read. WaitVectorMemoryBut says when it is there.
+DEVICE void AskToLds(Global<const uint8_t> base, uint32_t offset, uint32_t to, uint32_t further) {
+  __asm__ volatile("s_add_u32 m0, %0, %1\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %2, %3"
+                   :
+                   : "s"(to), "n"(further), "v"(offset), "s"(base)
+                   : "scc", "memory");
+}
 
 // ---- lanes ----
 

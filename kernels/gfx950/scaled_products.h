@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Of the decoder's kernels those that only this chip has: MXFP4 and fp8 by MXFP8 (Taken::kScaled).
+// Of the decoder's kernels those that only this chip has: MXFP4 and fp8 by MXFP8 (Taken::kScaled), and bf16 by rows in tiles, whose
+// ring takes its LDS (Taken::kTiled).
 #ifndef MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 #define MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 
@@ -36,6 +37,16 @@ MAINARCH_SCALED(fp8, kFp8Blocks, kFp8, "vgpr=112 sgpr=112 lds=4096", "vgpr=256 s
 KERNEL(scale_rows, ScaleRows, "vgpr=24 sgpr=56")
 MAINARCH_TALL_ALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432", "40960")
 MAINARCH_TALL(fp8_scaled, kFp8Blocks, kScaled, "18432", "18432")
+
+KERNEL(tile_rows, TileRows, "vgpr=40 sgpr=56")
+using TallTiled = Tall<TileFormat::kBf16, TallKind::kMatmul, Taken::kTiled>;
+using TallPartsTiled = Tall<TileFormat::kBf16, TallKind::kParts, Taken::kTiled>;
+using TallGateUpTiled = Tall<TileFormat::kBf16, TallKind::kGateUp, Taken::kTiled>;
+using TallGateUpAnyTiled = TallAny<TileFormat::kBf16, Taken::kTiled>;
+KERNEL(tall_bf16_tiled, TallTiled, "vgpr=512 agpr=256 sgpr=112 lds=147456")
+KERNEL(tall_parts_bf16_tiled, TallPartsTiled, "vgpr=512 agpr=256 sgpr=112 lds=163840")
+KERNEL(tall_gate_up_bf16_tiled, TallGateUpTiled, "vgpr=512 agpr=256 sgpr=112 lds=147456")
+KERNEL(tall_gate_up_any_bf16_tiled, TallGateUpAnyTiled, "vgpr=512 agpr=256 sgpr=112 lds=147456")
 
 }  // namespace mainarch::kernels
 

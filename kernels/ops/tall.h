@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A product of many rows (prompts), of weights that TallTakes: to the bit what ops/matmul.h gives, in
-// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96; others: TallRaggedRows) and 128 or
+// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96; in tiles: 128; others: TallRaggedRows) and 128 or
 // 256 of the weight.
 //
 // Each wave has output tiles of its own, which it takes from memory straight into registers, a block ahead; x goes
@@ -16,6 +16,7 @@
 #include "kernels/ops/tall_ragged.h"
 #include "kernels/ops/tall_scaled.h"
 #include "kernels/ops/tall_sums.h"
+#include "kernels/ops/tall_tiled.h"
 
 namespace mainarch::kernels {
 
@@ -24,13 +25,14 @@ struct Tall {
   using Args = MatmulArgs;
   static constexpr bool kGateUp = kKind == TallKind::kGateUp || kKind == TallKind::kGateUpAny;
   static constexpr bool kAny = kKind == TallKind::kGateUpAny, kParts = kKind == TallKind::kParts;
-  static constexpr bool kScaled = kTaken == Taken::kScaled, kCodes = HasCodes(kFormat), kChunks = kParts && !kScaled;
-  static constexpr bool kRagged = kGateUp && !kScaled && !kCodes;
+  static constexpr bool kScaled = kTaken == Taken::kScaled, kTiled = kTaken == Taken::kTiled;
+  static constexpr bool kCodes = HasCodes(kFormat), kChunks = kParts && !kScaled && !kTiled;
+  static constexpr bool kRagged = kGateUp && !kScaled && !kTiled && !kCodes;
   // Output tiles of a wave, and tiles of rows: as many as registers hold beside the tree, which is higher where k is in
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
   // As registers hold.
-  static constexpr uint32_t kTurns = kTaken == Taken::kRounded || (kCodes && kOut > 2) ? 1 : 2;
+  static constexpr uint32_t kTurns = kTiled ? kOut : kTaken == Taken::kRounded || (kCodes && kOut > 2) ? 1 : 2;
   using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows, kTurns>;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
   // In LDS behind rows: of codes sums of x; chunks.
@@ -87,6 +89,13 @@ struct Tall {
     static constexpr bool kAgain = false;
     DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(w); }
   };
+  struct Tiled {
+    using Rows = Tall::Rows;
+    using Sums = TallTiledCore<Rows, kOut, kLevels>;
+    static constexpr TileCode kCode = TileCode::kByTile;  // none
+    static constexpr bool kAgain = false;
+    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(kParts ? w.parts : 1, w.leaf_tiles); }
+  };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
@@ -96,6 +105,8 @@ struct Tall {
       } else {
         ForEachUnit(args, worker, workers, rows, arena, Scaled<true>());
       }
+    } else if constexpr (kTiled) {
+      ForEachUnit(args, worker, workers, rows, arena, Tiled());
     } else if constexpr (kCodes) {
       ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, worker, workers, rows, arena); });
     } else {

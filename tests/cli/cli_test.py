@@ -295,6 +295,20 @@ class Time(Case):
             step = run_json("time", "--like", ragged, "--tp", "1", "--rows", "256", "--packets", "--format", "mxfp4", *more)
             self.assertIn(kernel, [launch["kernel"] for launch in step["launches"]])
 
+    def test_a_prompt_of_many_rows(self):
+        """The last row alone has logits. Where the chip has the LDS for it, rounded products take rows in tiles."""
+        model = os.path.join(self.scratch, "prompt")
+        run("make-checkpoint", model, "--preset", "tiny", "--hidden", 512, "--layers", 1, "--intermediate", 2048)
+        for device, rows, tiled in (("sim:gfx950", 2048, True), ("sim:gfx942", 512, False)):
+            step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--prompt", "--fast", "--packets", "--context", "0",
+                            "--run-layers", "1", "--device", device)
+            self.assertEqual([step["rows"], step["prompt"]], [rows, True])
+            launches = {launch["kernel"]: launch for launch in step["launches"]}
+            self.assertEqual("tile_rows" in launches, tiled)
+            self.assertIn("tall_gate_up_bf16_" + ("tiled" if tiled else "rounded"), launches)
+            self.assertEqual(launches["choose_share"]["workgroups"], 1)
+            self.assertEqual(launches["reduce"]["workgroups"], rows)  # more than there are compute units
+
     def kernels_of_mxfp8(self, model, rows, device="sim:gfx950", weights="mxfp4"):
         step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1",
                         "--format", weights, "--mxfp8", "--device", device)

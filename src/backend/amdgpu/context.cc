@@ -199,7 +199,10 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
                                                            static_cast<uint32_t>(program_.experts_per_token)));
   const bool scales = shape_.options.activations == backend::Activations::kMxfp8 && device.chip().has_scaled_mfma;
   const uint32_t steps = std::max(widest, shape_.hidden_stride) / kernels::kStepColumns;
-  const uint64_t scaled_rows = carve.Take(scales ? rows * kernels::ScaledRowBytes(steps) : 0);
+  const bool tiles = shape_.options.activations != backend::Activations::kF32 && HasTiledRows(device.chip());
+  const uint64_t taken_rows = carve.Take(tiles ? kernels::TiledRowsBytes(static_cast<uint32_t>(rows), steps)
+                                         : scales ? rows * kernels::ScaledRowBytes(steps)
+                                                  : 0);
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
                         shape_.share_stride * 4);
   m.teams = carve.Take(uint64_t{kernels::kRaceTeams} * kernels::kRaceTeamWords * sizeof(uint64_t));
@@ -212,7 +215,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  if (scales) m.scaled_rows = base + scaled_rows;
+  if (scales || tiles) m.taken_rows = base + taken_rows;
   for (uint64_t* at : {&m.step, &m.arrivals, &m.told_words[0], &m.told_words[1], &m.partial, &m.sums, &m.squares, &m.split,
                        &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.expert_lists, &m.logits, &m.teams,
                        &m.fields, &m.races, &m.plain}) {

@@ -15,7 +15,7 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 
 struct TileKernels {
   TileFormat format;
-  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone
+  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone, tiled ones of many rows of bf16
   Names matmul, matmul_reduce, gate_up, experts;
   Names gate_up_any, experts_any;
   Names experts_reduce, experts_reduce_any;  // empty: the reduction is a launch of its own
@@ -92,8 +92,8 @@ struct TallKernels {
   string_view down[kernels::kTakens];
 };
 constexpr TallKernels kTallKernels[] = {
-    {TileFormat::kBf16, {{"tall_bf16", "tall_bf16_rounded"}, {"tall_parts_bf16", "tall_parts_bf16_rounded"},
-     {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded"}, {"tall_gate_up_any_bf16", "tall_gate_up_any_bf16_rounded"}},
+    {TileFormat::kBf16, {{"tall_bf16", "tall_bf16_rounded", "", "tall_bf16_tiled"}, {"tall_parts_bf16", "tall_parts_bf16_rounded", "", "tall_parts_bf16_tiled"},
+     {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded", "", "tall_gate_up_bf16_tiled"}, {"tall_gate_up_any_bf16", "tall_gate_up_any_bf16_rounded", "", "tall_gate_up_any_bf16_tiled"}},
      {{"experts_tall_bf16", "experts_tall_bf16_rounded"}, {"experts_tall_any_bf16", "experts_tall_any_bf16_rounded"}},
      {"experts_tall_down_bf16", "experts_tall_down_bf16_rounded"}},
     {TileFormat::kFp8, {{"tall_fp8", "tall_fp8_rounded", "tall_fp8_scaled"}, {"tall_parts_fp8", "tall_parts_fp8_rounded", "tall_parts_fp8_scaled"},

@@ -330,6 +330,7 @@ Launch LowerTables(const Shape& shape, const RankMemory& memory) {
 void SetChip(const gpu::Device& device, RankMemory* memory) {
   memory->compute_units = ComputeUnits(device);
   memory->has_scaled_mfma = device.chip().has_scaled_mfma;
+  memory->has_tiled_rows = HasTiledRows(device.chip());
 }
 
 uint32_t ComputeUnits(const gpu::Device& device) {

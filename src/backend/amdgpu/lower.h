@@ -146,7 +146,8 @@ struct RankMemory {
   uint64_t shared_queries = 0;  // of ShareShape::query_floats
   uint64_t router_logits = 0;
   uint64_t expert_lists = 0;  // kernels::ExpertListWords
-  uint64_t scaled_rows = 0;   // of a product of many rows: [max_rows, kernels::ScaledRowBytes]; 0: there is none
+  // Rows as products of many take them: of each kernels::ScaledRowBytes, or kernels::TiledRowsBytes; 0: there are none.
+  uint64_t taken_rows = 0;
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory
   uint64_t results = 0;      // kernels::ChoiceResult [kResultSlots][max_logit_rows], in host memory
@@ -162,6 +163,7 @@ struct RankMemory {
   uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange, of every rank
   uint32_t compute_units = 1;
   bool has_scaled_mfma = false;
+  bool has_tiled_rows = false;  // kernels for rows in tiles (Taken::kTiled)
 };
 
 // What the ranks send to the owner of a row, and the tokens that owners send to all: offsets in the owner's exchange memory.
@@ -207,6 +209,8 @@ Launch LowerTables(const Shape& shape, const RankMemory& memory);
 uint32_t ComputeUnits(const gpu::Device& device);
 // What launches depend on of the chip itself.
 void SetChip(const gpu::Device& device, RankMemory* memory);
+// Whether the chip has kernels for rows in tiles (kernels::Taken::kTiled), which want gfx950's LDS.
+inline bool HasTiledRows(const isa::ChipFacts& chip) { return chip.lds_bytes >= 160 * 1024; }
 
 }  // namespace mainarch::amdgpu
 

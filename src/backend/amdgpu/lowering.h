@@ -172,10 +172,12 @@ class Lowering {
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
   // What a kernel for many rows takes in place of the rows that `args` names, made by a launch of its own.
   void ScaleRows(kernels::MatmulArgs* args);
+  void TileRows(kernels::MatmulArgs* args);
   // By a kernel for many rows, where that is faster.
   static kernels::TallKind TallKindOf(const Product& product, const PlacedWeight& w);
   kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const;
   static uint64_t TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken);
+  kernels::Taken TallTakenOf(const Product& product, const PlacedWeight& w, kernels::Taken taken) const;
   bool TallPays(const Product& product, const PlacedWeight& w, kernels::Taken taken) const;
   // The same of experts (ops/moe.cc).
   bool ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const;

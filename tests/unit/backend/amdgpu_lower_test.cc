@@ -64,6 +64,11 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(ExpertsTallDownKernel(format, taken));
     }
   }
+  for (const TallKind kind : {TallKind::kMatmul, TallKind::kParts, TallKind::kGateUp, TallKind::kGateUpAny}) {
+    names.emplace_back(TallKernel(kind, TileFormat::kBf16, Taken::kTiled));
+    CHECK_EQ(TallKernel(kind, TileFormat::kMxfp4, Taken::kTiled), "");
+  }
+  names.emplace_back("tile_rows");
   CHECK_EQ(ExpertsTallKernel(TileFormat::kBf16Pair, false, Taken::kBoth), "");
   CHECK_EQ(ExpertsTallDownKernel(TileFormat::kBf16Pair, Taken::kBoth), "");
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
@@ -95,9 +100,9 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {
-    const bool scaled = absl::StrContains(name, "_scaled");
+    const bool one = absl::StrContains(name, "_scaled") || absl::StrContains(name, "_tiled") || name == "tile_rows";
     for (const char* isa : {"gfx942", "gfx950"}) {
-      if (scaled && std::string(isa) == "gfx942") continue;  // whose matrix units have nothing of the kind
+      if (one && std::string(isa) == "gfx942") continue;  // whose matrix units, or LDS, have nothing of the kind
       const auto found = isa::FindKernel(isa, name);
       CHECK_OK(found);
       CHECK_EQ(found->image->name, "decoder");
@@ -186,6 +191,14 @@ TEST(what_kernels_for_many_rows_take) {
   CHECK_EQ(rows(TileFormat::kBf16, 2880, TallKind::kGateUp), 64u);
   CHECK_EQ(rows(TileFormat::kBf16, 3072, TallKind::kGateUp), 96u);
   CHECK_EQ(rows(TileFormat::kBf16, 2880, TallKind::kParts), 96u);
+  // Rows in tiles want leaves of blocks, of bf16.
+  const auto takes_tiled = [&](TileFormat format, uint32_t columns) {
+    return kernels::TallTakes(format, tiles(format, columns, 1), TallKind::kGateUp, Taken::kTiled);
+  };
+  CHECK(takes_tiled(TileFormat::kBf16, 3072));
+  CHECK(!takes_tiled(TileFormat::kBf16, 2880));
+  CHECK(!takes_tiled(TileFormat::kFp8, 3072));
+  CHECK_EQ(kernels::TallRows(Taken::kTiled), 128u);
 }
 
 // The program as `change` leaves it is refused, in words that hold `text`.

@@ -121,7 +121,8 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
               uint32_t parts, const Gate& gate = {}, const CodesFrom& from = {}) {
   const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
   const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_any_"};
-  const std::string rounds = SuffixOf(taken);
+  const bool scaled = taken == Taken::kScaled, tiled = taken == Taken::kTiled;
+  const std::string rounds = SuffixOf(tiled ? Taken::kRounded : taken);
   Random random(outputs + rows + width);
   const Inputs x = RandomInputs(random, rows, width);
   const NormData norm = parts == 1 ? RandomNorm(random, x) : NormData();
@@ -129,7 +130,7 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
   const GateBiases biases = RandomBiases(random, gate, 1, outputs);
   const uint32_t stride = RoundUp(outputs, kPadColumns);
   Case out;
-  const std::string tall = names[static_cast<size_t>(kind)] + std::string(NameOf(format)) + rounds;
+  const std::string tall = names[static_cast<size_t>(kind)] + std::string(NameOf(format)) + SuffixOf(taken);
   out.name = absl::StrCat(tall, " ", rows, " rows, ", outputs, " outputs, k ", width,
                           parts > 1 ? absl::StrCat(" in ", parts) : "", TextOf(gate), TextOf(from));
   out.bound = "the bits of the kernel for any number of rows";
@@ -140,8 +141,8 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
   AddNorm(norm, &out.buffers);
   AddBiases(biases, &out.buffers);
   const uint32_t steps = width / kStepColumns;
-  const bool scaled = taken == Taken::kScaled;
   if (scaled) out.buffers.push_back({"scaled", Bytes(ScaledBytes(rows, steps), kUntouchedByte)});
+  if (tiled) out.buffers.push_back({"tiled", Bytes(TiledRowsBytes(rows, steps), kUntouchedByte)});
   const auto launch = [=](const std::string& kernel, const std::string& to) {
     const auto fill = [=](MatmulArgs& args, const Addresses& at) {
       args.step = at.Of<const uint32_t>("step");
@@ -153,6 +154,7 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
       args.out_stride = stride;
       args.rows = rows;
       if (scaled && kernel == tall) TakeScaled("scaled", steps, at, &args);
+      if (tiled && kernel == tall) args.x = at.Of<const float>("tiled");
     };
     if (kind != TallKind::kGateUpAny) return MakeLaunch<MatmulArgs>(kernel, 5, fill);
     return MakeLaunch<GateUpAnyArgs>(kernel, 5, [=](GateUpAnyArgs& args, const Addresses& at) {
@@ -163,8 +165,9 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
   const std::string any = absl::StrCat(gate_up ? "gate_up_" : "matmul_", NameOf(format), gate.on ? "_any" : "", rounds);
   out.steps = {{launch(any, "any")}, {launch(tall, "out")}};
   out.steps[0][0].aids = true;
-  if (scaled) {
-    out.steps.insert(out.steps.begin() + 1, {ScaleRowsLaunch("x", x, steps, "scaled")});
+  if (scaled || tiled) {
+    out.steps.insert(out.steps.begin() + 1, {tiled ? ScaleRowsLaunch("x", x, steps, "tiled", "tile_rows")
+                                                   : ScaleRowsLaunch("x", x, steps, "scaled")});
     out.steps[1][0].aids = true;
   }
   out.expectations = Same("any", "out", true);
@@ -335,10 +338,40 @@ Case ScaleRowsCase(uint32_t rows, uint32_t width) {
   return out;
 }
 
+// The values of split rows, as the tiles of a weight lie. What is beyond the last row of a tile is nobody's.
+Case TileRowsCase(uint32_t rows, uint32_t width) {
+  Random random(rows + width);
+  const Inputs x = RandomInputs(random, rows, width);
+  const uint32_t steps = width / kStepColumns;
+  Case out;
+  out.name = absl::StrCat("tile_rows ", rows, " rows, k ", width);
+  out.bound = "the bits of the nearest bf16";
+  out.isas = IsasOf(Taken::kTiled);
+  out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", SplitRows(x)}, {"out", Bytes(TiledRowsBytes(rows, steps), kUntouchedByte)}};
+  out.steps = {{ScaleRowsLaunch("x", x, steps, "out", "tile_rows")}};
+  const auto check = [=](absl::Span<const uint8_t> bytes) -> std::string {
+    for (uint32_t row = 0; row < rows; ++row) {
+      for (uint32_t c = 0; c < width; ++c) {
+        const uint32_t place = StepPlace(c % kStepColumns);
+        const size_t tile = size_t{row / kTileRows} * steps + c / kStepColumns;
+        uint16_t own;
+        std::memcpy(&own, &bytes[tile * kRowTileBytes + place / 8 * kTileRows * 16 + row % kTileRows * 16 + place % 8 * 2], 2);
+        const uint16_t want = quant::Bf16FromFloat(static_cast<float>(x.at(row, c)));
+        if (own != want) return absl::StrCat("row ", row, " column ", c, ": ", own, ", expected ", want);
+      }
+    }
+    return "";
+  };
+  out.expectations = {{"out", check}};
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> DecoderTallCases() {
   std::vector<Case> cases;
+  cases.push_back(TileRowsCase(37, 512));
+  cases.push_back(TileRowsCase(16, 1536));
   cases.push_back(ScaleRowsCase(37, 544));
   cases.push_back(ScaleRowsCase(2, 7680));
   for (TileFormat format : kTallFormats) {
@@ -367,6 +400,15 @@ std::vector<Case> DecoderTallCases() {
   cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kBf16, Taken::kRounded, 70, 16, 128, 1));
   cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kBf16, Taken::kBoth, 17, 16, 2880, 1));
   cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kBoth, 17, 16, 2880, 1));
+  // Rows in tiles: a row beyond a workgroup's, outputs of which waves have none; leaves of one block and of three; few parts and all.
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kBf16, Taken::kTiled, 129, 272, 512, 1));
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kBf16, Taken::kTiled, 17, 2320, 512, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kBf16, Taken::kTiled, 17, 16, 1536, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kBf16, Taken::kTiled, 200, 144, 1024, 1));
+  cases.push_back(TallCase(TallKind::kGateUpAny, TileFormat::kBf16, Taken::kTiled, 33, 16, 512, 1, kClamped));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 40, 48, 1024, 2));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 130, 144, 6144, 4));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 17, 16, 4096, 8));
   // The highest tree; several dies' blocks, and more blocks than workgroups.
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 4096, 8));
   cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRounded, 100, 2320, 512, 1));

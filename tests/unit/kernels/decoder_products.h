@@ -46,10 +46,11 @@ inline std::vector<Taken> TakensOfBlocks(TileFormat format) {
 }
 // Of a kernel's name; and the chips that have it, none meaning all.
 inline const char* SuffixOf(Taken taken) {
-  return taken == Taken::kScaled ? "_scaled" : taken == Taken::kRounded ? "_rounded" : "";
+  return taken == Taken::kTiled ? "_tiled" : taken == Taken::kScaled ? "_scaled" : taken == Taken::kRounded ? "_rounded" : "";
 }
 inline std::vector<std::string> IsasOf(Taken taken) {
-  return taken == Taken::kScaled ? std::vector<std::string>{"gfx950"} : std::vector<std::string>{};
+  const bool one = taken == Taken::kScaled || taken == Taken::kTiled;
+  return one ? std::vector<std::string>{"gfx950"} : std::vector<std::string>{};
 }
 // Those of 32 columns at least.
 inline bool InThirtyTwos(TileFormat format) {
@@ -195,8 +196,10 @@ inline const char* BoundOf(Taken taken) {
 
 // scale_rows of x, of `steps` steps, to a buffer; and such rows as a product of many rows takes them.
 inline size_t ScaledBytes(uint32_t rows, uint32_t steps) { return size_t{rows} * ScaledRowBytes(steps); }
-inline LaunchSpec ScaleRowsLaunch(const std::string& x, const Inputs& in, uint32_t steps, const std::string& to) {
-  return MakeLaunch<ScaleRowsArgs>("scale_rows", 3, [=](ScaleRowsArgs& args, const Addresses& at) {
+// By tile_rows, the same of rows in tiles.
+inline LaunchSpec ScaleRowsLaunch(const std::string& x, const Inputs& in, uint32_t steps, const std::string& to,
+                                  const char* kernel = "scale_rows") {
+  return MakeLaunch<ScaleRowsArgs>(kernel, 3, [=](ScaleRowsArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.x = at.Of<const float>(x);
     args.out = at.Of<uint8_t>(to);

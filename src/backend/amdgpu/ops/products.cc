@@ -124,6 +124,7 @@ uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, ke
   const bool bf16 = w.format == kernels::TileFormat::kBf16, fp8 = w.format == kernels::TileFormat::kFp8;
   const bool codes = kernels::HasCodes(w.format);
   if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? (fp8 ? 8 : 7) : (fp8 ? 10 : 13);
+  if (taken == kernels::Taken::kTiled) return kind == kernels::TallKind::kParts ? 10 : 12;
   if (kind != kernels::TallKind::kParts) {
     const uint64_t tiles = bf16 ? 14 : fp8 ? 46 : codes ? 24 : 38;
     return kernels::IsRagged(w.format, w.tiles) ? tiles * 7 / 6 : tiles;
@@ -144,17 +145,37 @@ void Lowering::ScaleRows(kernels::MatmulArgs* args) {
   kernels::ScaleRowsArgs scale;
   SetStep(&scale);
   scale.x = args->x;
-  scale.out.address = memory.scaled_rows;
+  scale.out.address = memory.taken_rows;
   scale.x_stride = args->x_stride;
   scale.steps = args->w.steps;
   constexpr uint64_t kPerGroup = kernels::kThreads / 4;  // steps of rows that a workgroup makes at once
   Add("scale_rows", scale, CeilDivide(uint64_t{args->rows} * scale.steps, kPerGroup));
-  args->x.address = memory.scaled_rows;
+  args->x.address = memory.taken_rows;
   args->x_stride = kernels::ScaledRowBytes(scale.steps) / 4;
+}
+
+void Lowering::TileRows(kernels::MatmulArgs* args) {
+  kernels::ScaleRowsArgs tile;
+  SetStep(&tile);
+  tile.x = args->x;
+  tile.out.address = memory.taken_rows;
+  tile.x_stride = args->x_stride;
+  tile.steps = args->w.steps;
+  constexpr uint64_t kPerGroup = kernels::kTileRows * kernels::kTallBlock * 4;  // steps of rows that a workgroup's waves make at once
+  Add("tile_rows", tile, CeilDivide(CeilDivide(args->rows, kernels::kTileRows) * kernels::kTileRows * tile.steps, kPerGroup));
+  args->x.address = memory.taken_rows;
+}
+
+// Rounded rows in tiles, where there are kernels for them.
+kernels::Taken Lowering::TallTakenOf(const Product& m, const PlacedWeight& w, kernels::Taken taken) const {
+  const bool tiled = taken == kernels::Taken::kRounded && memory.has_tiled_rows &&
+                     kernels::TallTakes(w.format, w.tiles, TallKindOf(m, w), kernels::Taken::kTiled);
+  return tiled ? kernels::Taken::kTiled : taken;
 }
 
 Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken) {
   if (taken == kernels::Taken::kScaled) ScaleRows(&args);
+  if (taken == kernels::Taken::kTiled) TileRows(&args);
   const kernels::TallKind kind = TallKindOf(m, w);
   const absl::string_view kernel = TallKernel(kind, w.format, taken);
   const uint64_t units = TallGridOf(kind, w, taken).units();
@@ -186,13 +207,14 @@ void Lowering::Add(const Product& m) {
   const kernels::Taken taken = m.exact ? kernels::Taken::kBoth : TakenOf(w);
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
-  const bool tall = TallPays(m, w, taken);
+  const kernels::Taken of_many = TallTakenOf(m, w, taken);
+  const bool tall = TallPays(m, w, of_many), made = of_many == kernels::Taken::kScaled || of_many == kernels::Taken::kTiled;
   Launch& launch =
-      tall ? AddTall(m, w, args, taken)
+      tall ? AddTall(m, w, args, of_many)
       : m.gating ? Add(GateUpAnyKernel(w.format, taken), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, taken), args, units)
                   : Add(MatmulKernel(w.format, taken), args, units);
-  launch.beside = m.beside && !(tall && taken == kernels::Taken::kScaled);  // whose rows the launch before makes
+  launch.beside = m.beside && !(tall && made);  // whose rows the launch before makes
   if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, taken), args};
   if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
