@@ -465,7 +465,7 @@ struct Experts {
   // it may be multiplied is asked for and worked out while the workgroup waits. What is left to do then is to load
   // inputs and to multiply.
   static constexpr bool kEarly = Sums::kFew && kDown == TileFormat::kBf16;
-  // For each expert of the list and each row: bytes from `act` to its input, and its weight, less than 0 where the row
+  // For each expert of the list and each of so few rows: bytes from `act` to its input, and its weight, less than 0 where the row
   // did not choose it. A thread each, in what the second tile's sums had.
   static constexpr uint32_t kChoicesAt = kTileLdsBytes;
   static constexpr uint32_t kChoiceRows = 4;
@@ -567,7 +567,8 @@ struct Experts {
     }
   };
 
-  // Whole tiles of a leaf: some experts' of one after the other's, the next ones asked for before the last ones are waited for.
+  // Whole tiles of a leaf: some experts' of one after the other's, the next ones asked for before the last ones are waited for. Of no
+  // format that goes this way does the step matter to what is added.
   template <Columns kColumns>
   class DownAhead {
    public:

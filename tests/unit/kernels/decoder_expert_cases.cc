@@ -553,6 +553,36 @@ std::vector<Case> DecoderExpertCases() {
     s.gate = kClamped;
     cases.push_back(ExpertCase(s));
   }
+  // More rows than waves choose in.
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    ExpertShape s = {format, 8, InThirtyTwos(format) ? 160u : 168u, 32, 24, 5, false, 5, Taken::kBoth, true};
+    s.logit_splits = 2;
+    cases.push_back(ExpertCase(s));
+    s = told_by({format, 7, 544, 32, 12, 3, false, 9}, 4);
+    cases.push_back(ExpertsReduceCase(s, 2));
+  }
+  // Units whose first tiles are asked for with the last ones of the unit before: leaves of two batches, of four, of these and
+  // others behind, of these and a step; of few rows, of more than that, and of several blocks.
+  for (const uint32_t rows : {1u, 7u, 12u, 17u}) {
+    for (const uint32_t hidden : {2048u, 2336u, 4128u}) {
+      if (hidden > 2336 && rows > 7) continue;
+      cases.push_back(ExpertCase({TileFormat::kFp8, rows, hidden, 40, 6, 3, false, 3}));
+    }
+    cases.push_back(ExpertCase({TileFormat::kFp8, rows, 2080, 40, 6, 3, false, 3, Taken::kRounded, true, 1, kClamped}));
+    cases.push_back(ExpertCase({TileFormat::kFp8, rows, 4096, 40, 6, 3, false, 3, Taken::kScaled}));
+  }
+  for (const uint32_t hidden : {2048u, 2336u}) {
+    cases.push_back(ExpertsReduceCase(told_by({TileFormat::kBf16, 1, hidden, 40, 5, 2, false, 3}, 1), 1));
+    cases.push_back(ExpertsReduceCase(told_by({TileFormat::kFp8, 5, hidden, 40, 5, 2, false, 3}, 2), 1));
+  }
+  // Down's tiles of so many experts that they are asked for by batches: some batches, an odd number, of leaves of one tile and of two.
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8}) {
+    for (const Taken taken : {Taken::kBoth, Taken::kRounded}) {
+      cases.push_back(ExpertCase({format, 8, 64, 384, 40, 6, false, 3, taken}));
+      cases.push_back(ExpertCase({format, 14, 64, 288, 24, 6, false, 3, taken, true, 2}));
+      cases.push_back(ExpertsReduceCase({format, 6, 528, 200, 12, 3, false, 7, taken}, 1));
+    }
+  }
   // With the all-reduce behind them: two chunks and a part, ranks, workgroups with many tiles; and with none, below. The
   // node has room for 16 workgroups that wait for each other.
   for (TileFormat format : kTileFormats) {
