@@ -558,7 +558,8 @@ std::vector<Case> DecoderExpertCases() {
     ExpertShape s = {format, 8, InThirtyTwos(format) ? 160u : 168u, 32, 24, 5, false, 5, Taken::kBoth, true};
     s.logit_splits = 2;
     cases.push_back(ExpertCase(s));
-    s = told_by({format, 7, 544, 32, 12, 3, false, 9}, 4);
+    s = {format, 7, 544, 32, 12, 3, false, 9};
+    s.logit_splits = 4;
     cases.push_back(ExpertsReduceCase(s, 2));
   }
   // Units whose first tiles are asked for with the last ones of the unit before: leaves of two batches, of four, of these and
@@ -573,7 +574,7 @@ std::vector<Case> DecoderExpertCases() {
   }
   for (const uint32_t hidden : {2048u, 2336u}) {
     cases.push_back(ExpertsReduceCase(told_by({TileFormat::kBf16, 1, hidden, 40, 5, 2, false, 3}, 1), 1));
-    cases.push_back(ExpertsReduceCase(told_by({TileFormat::kFp8, 5, hidden, 40, 5, 2, false, 3}, 2), 1));
+    cases.push_back(ExpertsReduceCase({TileFormat::kFp8, 5, hidden, 40, 5, 2, false, 3}, 1));
   }
   // Down's tiles of so many experts that they are asked for by batches: some batches, an odd number, of leaves of one tile and of two.
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8}) {
