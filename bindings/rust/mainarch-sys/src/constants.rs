@@ -142,6 +142,8 @@ pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
 /// On GPUs, a kernel that stays on each of them runs steps of up to 16 rows: no packet, and no launch,
 /// between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
 /// does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
+/// Its workgroups need places on the GPUs all at once. Where the driver says that another process has waves there, or another
+/// group of this one has such a kernel, steps are packets until that is over; the log and resident_no_room say so.
 /// While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
 /// take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for: logits of
 /// one that is not manual are BUSY then if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
