@@ -16,14 +16,13 @@ struct ExpertsTallDown {
   static constexpr Columns kColumns = ColumnsOf(kTaken, false);
   using In = Operand<kColumns>;
   using Own = Experts<kDown, kTaken>;
-  using DownTile = typename Own::DownTile;
   static constexpr uint32_t kWords = In::kWords, kRows = kExpertRows;
   static_assert(kRows == kWave);  // a lane has a row's sums
   // Of each wave the sums of a row's outputs, kWords of each; padded, so that rows lie in other banks.
   static constexpr uint32_t kStride = kWords * kTileRows + 4, kOfWave = kRows * kStride;  // floats
   // Columns of a matrix instruction: an expert and some of its rows.
   static constexpr uint32_t kMostPairs = kRows * kRouterMaxTop;
-  static constexpr uint32_t kMostItems = Own::kIds + kMostPairs / kTileRows;
+  static constexpr uint32_t kMostItems = Own::Choices::kIds + kMostPairs / kTileRows;
   static constexpr uint32_t kPairsAt = kWaves * kOfWave * 4, kItemsAt = kPairsAt + kMostPairs * 8;
   static constexpr uint32_t kCountsAt = kItemsAt + kMostItems * 16, kLdsBytes = kCountsAt + kWaves * 4;
   // expert; where in LDS its pairs begin, and how many there are << 16; where in the lists.
@@ -58,7 +57,7 @@ struct ExpertsTallDown {
     ForEachLeaf<kDown>(down, 0, down.parts, [&](uint32_t i, Leaf<kDown> leaf) {
       Clear(sums);
 #pragma clang loop unroll(disable)
-      for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kDown)) AddPieces<DownTile>(work, leaf.step);
+      for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kDown)) AddPieces<DownTile<kDown>>(work, leaf.step);
       ForEachTailTile<kDown>(leaf.step, leaf.tail,
                              [&](auto piece, uint32_t step) { AddPieces<decltype(piece)>(work, step); });
 #pragma clang loop unroll(full)
@@ -160,7 +159,7 @@ struct ExpertsTallDown {
     // As registers hold.
     static constexpr uint32_t kCount = kDown == TileFormat::kMxfp4               ? 2
                                        : kTaken == Taken::kRounded && kDown == TileFormat::kBf16 ? 6
-                                                                                : Own::DownBatch(kColumns);
+                                                                                : Own::Down::DownBatch(kColumns);
     Piece pieces[kCount];
     u32x4 in[kCount][Piece::kSteps][kWords];
     uint32_t rows[kCount];  // of the lane: where its sums are; ~0: none
@@ -179,7 +178,7 @@ struct ExpertsTallDown {
         const bool real = place + i < work.items && LaneRow() < count;
         rows[i] = real ? (pair[0] >> 16) * kStride : ~0u;
         weights[i] = BitCast<float>(+pair[1]);
-        pieces[i].Load(RowOf<kDown>(Own::ExpertOf(args.down, args.down_stride, args.down_scale_stride, Uniform(+item[0])), work.output),
+        pieces[i].Load(RowOf<kDown>(Own::Choices::ExpertOf(args.down, args.down_stride, args.down_scale_stride, Uniform(+item[0])), work.output),
                        step);
         const In x = {reinterpret_cast<Global<const uint8_t>>(base) + (pair[0] & 0xffff) * args.act_stride * 4 + In::LaneBytes()};
         LoadSteps<kColumns>(x, step, in[i]);
