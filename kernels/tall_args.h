@@ -14,20 +14,22 @@ namespace mainarch::kernels {
 // Of a step's parts of eight columns, which lie as split rows have them, the first comes first, then the third, the second, the fourth.
 constexpr uint32_t ScaledPart(uint32_t part) { return part % 2 * 2 + part / 2; }
 constexpr uint32_t ScaledRowBytes(uint32_t steps) { return (steps * (kStepColumns + 1) + 15) / 16 * 16; }
-struct ScaleRowsArgs {
+// Rows rounded to bf16 in tiles, as a weight of bf16 lies.
+inline constexpr uint32_t kRowTileBytes = kTileRows * kStepColumns * 2;
+constexpr uint64_t TiledRowsBytes(uint32_t rows, uint32_t steps) { return uint64_t{(rows + kTileRows - 1) / kTileRows} * steps * kRowTileBytes; }
+// What makes either of them, before the product: scale_rows, tile_rows.
+constexpr bool RowsAreMade(Taken taken) { return taken == Taken::kScaled || taken == Taken::kTiled; }
+struct TakenRowsArgs {
   Address<const uint32_t> step;
   Address<const float> x;  // [rows, x_stride] split rows
-  Address<uint8_t> out;    // [rows, ScaledRowBytes(steps)]
+  Address<uint8_t> out;    // [rows, ScaledRowBytes(steps)]; [tiles of 16 rows, steps, kRowTileBytes]
   uint32_t x_stride = 0;
   uint32_t steps = 0;
 };
-static_assert(sizeof(ScaleRowsArgs) == 32);
-// Rows rounded to bf16 in tiles, as a weight of bf16 lies: [tiles of 16 rows, steps, kRowTileBytes]. ScaleRowsArgs say of which.
-inline constexpr uint32_t kRowTileBytes = kTileRows * kStepColumns * 2;
-constexpr uint64_t TiledRowsBytes(uint32_t rows, uint32_t steps) { return uint64_t{(rows + kTileRows - 1) / kTileRows} * steps * kRowTileBytes; }
+static_assert(sizeof(TakenRowsArgs) == 32);
 
 // MatmulArgs for many rows (kernels tall_*), of weights that TallTakes: no splits, no
-// logit rows, not told; x of scaled ones is what scale_rows made, x_stride a quarter of such a row's bytes. A workgroup has so many output tiles and rows of them.
+// logit rows, not told; x is what TakenRowsArgs' launch made, if there is one: of scaled rows x_stride is a quarter of such a row's bytes, of tiles nobody looks at it. A workgroup has so many output tiles and rows of them.
 enum class TallKind : uint32_t { kMatmul, kParts, kGateUp, kGateUpAny };  // a k of one part, of any; gate and up
 inline constexpr uint32_t kTallChunks = 1024;  // of two steps, at most
 inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple of so many, but for kParts

@@ -18,8 +18,8 @@ struct ExpertsTogether {
 
   // Of few tiles waves would have nothing to do. Then each multiplies some of the experts' tiles, whose
   // leaf it may be, and each thread adds up an element: in the same order, to the same bits.
-  // Not where scalar registers are too few: of fp8, whose factors lie there, of codes, which have several
-  // ways, and of MXFP4 on a chip that takes it apart in code.
+  // Not of fp8, whose tiles are asked for ahead instead (DownAhead); nor where scalar registers are too few: of codes, which have
+  // several ways, and of MXFP4 on a chip that takes it apart in code.
   static constexpr bool kTakes =
       kDown != TileFormat::kFp8 && !HasCodes(kDown) &&
       (kDown != TileFormat::kMxfp4 || isa::kFacts.has_scaled_mfma);

@@ -149,10 +149,10 @@ struct Matmul {
     }
   }
   // The tables that decode four bits where the chip does not are in scalar registers, and leave no room
-  // beside the leaves for what comes after them; nor do the ways of codes, and fp8's factors.
+  // beside the leaves for what comes after them; nor do the ways of codes.
   DEVICE static Args Again(const Args& args) {
     constexpr bool kTables = kFormat == TileFormat::kMxfp4 && !isa::kFacts.has_scaled_mfma;
-    if constexpr (kTables || HasCodes(kFormat) || kFormat == TileFormat::kFp8 || kTaken == Taken::kScaled) {
+    if constexpr (kTables || HasCodes(kFormat) || kTaken == Taken::kScaled) {
       return ReadArgumentsAgain<Args>();
     } else {
       return args;

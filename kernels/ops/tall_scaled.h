@@ -15,7 +15,7 @@ namespace mainarch::kernels {
 inline constexpr uint32_t kScaledSteps = TileSteps(TileFormat::kMxfp4);  // of a chunk
 
 struct ScaleRows {
-  using Args = ScaleRowsArgs;
+  using Args = TakenRowsArgs;
   static constexpr uint32_t kLdsBytes = 0;
 
   // A thread makes eight codes; four neighbouring ones have a step.

@@ -14,7 +14,7 @@
 namespace mainarch::kernels {
 
 struct TileRows {
-  using Args = ScaleRowsArgs;
+  using Args = TakenRowsArgs;
   static constexpr uint32_t kLdsBytes = 0;
 
   // A wave makes four neighbouring steps of a tile of rows, of which a row beyond the last is that one again.

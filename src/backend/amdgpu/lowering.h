@@ -171,8 +171,7 @@ class Lowering {
   // Of a product's input.
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
   // What a kernel for many rows takes in place of the rows that `args` names, made by a launch of its own.
-  void ScaleRows(kernels::MatmulArgs* args);
-  void TileRows(kernels::MatmulArgs* args);
+  void TakeRows(kernels::Taken taken, kernels::MatmulArgs* args);
   // By a kernel for many rows, where that is faster.
   static kernels::TallKind TallKindOf(const Product& product, const PlacedWeight& w);
   kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const;

@@ -40,6 +40,17 @@ std::shared_ptr<sim::SimSys> Machine() {
   return sys.ok() ? std::shared_ptr<sim::SimSys>(std::move(*sys)) : nullptr;
 }
 
+// A machine with one such group.
+struct Alone {
+  Lines lines;
+  std::shared_ptr<sim::SimSys> sys = Machine();
+  StatusOr<Group> group;
+  explicit Alone(uint32_t needed)
+      : group(sys != nullptr ? Group::Open(sys, needed, &lines) : StatusOr<Group>(Error(Code::kInternal, "no machine"))) {}
+  Room& room() { return *group->room; }
+  sim::ProcessFiles& files() { return sys->node().process_files(); }
+};
+
 // Until an answer is this, or a while has passed.
 bool Comes(Room* room, bool answer) {
   const int64_t until = NowNs() + 20'000'000'000;
@@ -68,23 +79,21 @@ TEST(a_wave_may_be_on_any_unit) {
 }
 
 TEST(others_are_named_once_and_asked_again) {
-  Lines lines;
-  auto sys = Machine();
-  CHECK(sys != nullptr);
-  auto group = Group::Open(sys, 256, &lines);
-  CHECK_OK(group);
-  Room& room = *group->room;
+  Alone alone(256);
+  CHECK_OK(alone.group);
+  Room& room = alone.room();
+  const std::vector<std::string>& lines = alone.lines.lines;
+  sim::ProcessFiles& files = alone.files();
   CHECK(room.Look());
-  CHECK(lines.lines.empty());
-  sim::ProcessFiles& files = sys->node().process_files();
+  CHECK(lines.empty());
   files.Pretend(1, 1, "12\n");
   files.Pretend(2, 1, "8\n");
   files.Pretend(3, 1, "0\n");
   CHECK(Comes(&room, false));
-  CHECK_EQ(lines.lines.size(), 1u);
-  CHECK(absl::StartsWith(lines.lines[0], "2 "));  // a warning
+  CHECK_EQ(lines.size(), 1u);
+  CHECK(absl::StartsWith(lines[0], "2 "));  // a warning
   for (const char* part : {"gpu 1 (gfx950", "needs 256 of 256 compute units", "2 other processes", "fill 20,", "may be on 256"}) {
-    CHECK(absl::StrContains(lines.lines[0], part));
+    CHECK(absl::StrContains(lines[0], part));
   }
   // An answer stands for a while.
   const int64_t refused = NowNs();
@@ -93,25 +102,23 @@ TEST(others_are_named_once_and_asked_again) {
   files.Leave(2);
   CHECK(Comes(&room, true));
   CHECK_LT(NowNs() - refused, 20'000'000'000);
-  CHECK_EQ(lines.lines.size(), 2u);
-  CHECK(absl::StrContains(lines.lines[1], "has room again"));
+  CHECK_EQ(lines.size(), 2u);
+  CHECK(absl::StrContains(lines[1], "has room again"));
 }
 
 TEST(nonsense_and_nothing_are_no_reason) {
-  Lines lines;
-  auto sys = Machine();
-  CHECK(sys != nullptr);
-  auto group = Group::Open(sys, 256, &lines);
-  CHECK_OK(group);
-  sim::ProcessFiles& files = sys->node().process_files();
+  Alone alone(256);
+  CHECK_OK(alone.group);
+  Room& room = alone.room();
+  sim::ProcessFiles& files = alone.files();
   files.Pretend(1, 0, "12\n");
-  CHECK(Comes(group->room.get(), false));
+  CHECK(Comes(&room, false));
   files.Pretend(1, 0, "twelve, or so\n");
-  CHECK(Comes(group->room.get(), true));
+  CHECK(Comes(&room, true));
   files.Pretend(1, 0, "12\n");
-  CHECK(Comes(group->room.get(), false));
+  CHECK(Comes(&room, false));
   files.Hide(true);
-  CHECK(Comes(group->room.get(), true));
+  CHECK(Comes(&room, true));
 }
 
 TEST(groups_of_one_process_do_not_get_the_same_units) {

@@ -433,7 +433,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                                 })}};
   out.steps[0][0].aids = true;
   if (scaled) {
-    out.steps.insert(out.steps.begin() + 1, {ScaleRowsLaunch("in", data->x, steps, "scaled")});
+    out.steps.insert(out.steps.begin() + 1, {TakenRowsLaunch("in", data->x, steps, "scaled")});
     out.steps[1][0].aids = true;
   }
   out.expectations = Same("act", "act tall", true);  // first, for the other is made of it

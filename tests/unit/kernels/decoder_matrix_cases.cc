@@ -166,8 +166,8 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
   out.steps = {{launch(any, "any")}, {launch(tall, "out")}};
   out.steps[0][0].aids = true;
   if (scaled || tiled) {
-    out.steps.insert(out.steps.begin() + 1, {tiled ? ScaleRowsLaunch("x", x, steps, "tiled", "tile_rows")
-                                                   : ScaleRowsLaunch("x", x, steps, "scaled")});
+    out.steps.insert(out.steps.begin() + 1, {tiled ? TakenRowsLaunch("x", x, steps, "tiled", "tile_rows")
+                                                   : TakenRowsLaunch("x", x, steps, "scaled")});
     out.steps[1][0].aids = true;
   }
   out.expectations = Same("any", "out", true);
@@ -307,7 +307,7 @@ Case ScaleRowsCase(uint32_t rows, uint32_t width) {
   out.bound = "the bits of the least factor that cuts nothing, and of the nearest codes";
   out.isas = IsasOf(Taken::kScaled);
   out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", SplitRows(x)}, {"out", Bytes(size_t{rows} * row_bytes, kUntouchedByte)}};
-  out.steps = {{ScaleRowsLaunch("x", x, steps, "out")}};
+  out.steps = {{TakenRowsLaunch("x", x, steps, "out")}};
   const auto check = [=](absl::Span<const uint8_t> bytes) -> std::string {
     for (uint32_t row = 0; row < rows; ++row) {
       const absl::Span<const uint8_t> own = bytes.subspan(size_t{row} * row_bytes, row_bytes);
@@ -348,7 +348,7 @@ Case TileRowsCase(uint32_t rows, uint32_t width) {
   out.bound = "the bits of the nearest bf16";
   out.isas = IsasOf(Taken::kTiled);
   out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", SplitRows(x)}, {"out", Bytes(TiledRowsBytes(rows, steps), kUntouchedByte)}};
-  out.steps = {{ScaleRowsLaunch("x", x, steps, "out", "tile_rows")}};
+  out.steps = {{TakenRowsLaunch("x", x, steps, "out", "tile_rows")}};
   const auto check = [=](absl::Span<const uint8_t> bytes) -> std::string {
     for (uint32_t row = 0; row < rows; ++row) {
       for (uint32_t c = 0; c < width; ++c) {

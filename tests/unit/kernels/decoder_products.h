@@ -197,9 +197,9 @@ inline const char* BoundOf(Taken taken) {
 // scale_rows of x, of `steps` steps, to a buffer; and such rows as a product of many rows takes them.
 inline size_t ScaledBytes(uint32_t rows, uint32_t steps) { return size_t{rows} * ScaledRowBytes(steps); }
 // By tile_rows, the same of rows in tiles.
-inline LaunchSpec ScaleRowsLaunch(const std::string& x, const Inputs& in, uint32_t steps, const std::string& to,
+inline LaunchSpec TakenRowsLaunch(const std::string& x, const Inputs& in, uint32_t steps, const std::string& to,
                                   const char* kernel = "scale_rows") {
-  return MakeLaunch<ScaleRowsArgs>(kernel, 3, [=](ScaleRowsArgs& args, const Addresses& at) {
+  return MakeLaunch<TakenRowsArgs>(kernel, 3, [=](TakenRowsArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.x = at.Of<const float>(x);
     args.out = at.Of<uint8_t>(to);

@@ -62,7 +62,7 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
   product.out_stride = experts.act_stride;
   product.rows = experts.most_rows;
   const kernels::Taken taken = to->TakenOf(up);
-  if (taken == kernels::Taken::kScaled) to->ScaleRows(&product);
+  if (taken == kernels::Taken::kScaled) to->TakeRows(taken, &product);
   if (gating) tall.any.gating = *gating;
   tall.lists.address = group.lists.address;
   tall.stride = experts.gate_up_stride;

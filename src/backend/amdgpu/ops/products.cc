@@ -141,29 +141,20 @@ bool Lowering::TallPays(const Product& m, const PlacedWeight& w, kernels::Taken 
   return rounds * units * TilesOfTall(kind, w, taken) <= tiles;
 }
 
-void Lowering::ScaleRows(kernels::MatmulArgs* args) {
-  kernels::ScaleRowsArgs scale;
-  SetStep(&scale);
-  scale.x = args->x;
-  scale.out.address = memory.taken_rows;
-  scale.x_stride = args->x_stride;
-  scale.steps = args->w.steps;
-  constexpr uint64_t kPerGroup = kernels::kThreads / 4;  // steps of rows that a workgroup makes at once
-  Add("scale_rows", scale, CeilDivide(uint64_t{args->rows} * scale.steps, kPerGroup));
+void Lowering::TakeRows(kernels::Taken taken, kernels::MatmulArgs* args) {
+  const bool tiled = taken == kernels::Taken::kTiled;
+  kernels::TakenRowsArgs made;
+  SetStep(&made);
+  made.x = args->x;
+  made.out.address = memory.taken_rows;
+  made.x_stride = args->x_stride;
+  made.steps = args->w.steps;
+  // Steps of rows that a workgroup makes at once: four threads one of a row, or a wave a block of a tile.
+  const uint64_t at_once = tiled ? uint64_t{kernels::kWaves} * kernels::kTallBlock * kernels::kTileRows : kernels::kThreads / 4;
+  const uint64_t of_rows = tiled ? CeilDivide(args->rows, kernels::kTileRows) * kernels::kTileRows : uint64_t{args->rows};
+  Add(tiled ? "tile_rows" : "scale_rows", made, CeilDivide(of_rows * made.steps, at_once));
   args->x.address = memory.taken_rows;
-  args->x_stride = kernels::ScaledRowBytes(scale.steps) / 4;
-}
-
-void Lowering::TileRows(kernels::MatmulArgs* args) {
-  kernels::ScaleRowsArgs tile;
-  SetStep(&tile);
-  tile.x = args->x;
-  tile.out.address = memory.taken_rows;
-  tile.x_stride = args->x_stride;
-  tile.steps = args->w.steps;
-  constexpr uint64_t kPerGroup = kernels::kTileRows * kernels::kTallBlock * 4;  // steps of rows that a workgroup's waves make at once
-  Add("tile_rows", tile, CeilDivide(CeilDivide(args->rows, kernels::kTileRows) * kernels::kTileRows * tile.steps, kPerGroup));
-  args->x.address = memory.taken_rows;
+  if (!tiled) args->x_stride = kernels::ScaledRowBytes(made.steps) / 4;
 }
 
 // Rounded rows in tiles, where there are kernels for them.
@@ -174,8 +165,7 @@ kernels::Taken Lowering::TallTakenOf(const Product& m, const PlacedWeight& w, ke
 }
 
 Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken) {
-  if (taken == kernels::Taken::kScaled) ScaleRows(&args);
-  if (taken == kernels::Taken::kTiled) TileRows(&args);
+  if (kernels::RowsAreMade(taken)) TakeRows(taken, &args);
   const kernels::TallKind kind = TallKindOf(m, w);
   const absl::string_view kernel = TallKernel(kind, w.format, taken);
   const uint64_t units = TallGridOf(kind, w, taken).units();
@@ -208,13 +198,13 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   const kernels::Taken of_many = TallTakenOf(m, w, taken);
-  const bool tall = TallPays(m, w, of_many), made = of_many == kernels::Taken::kScaled || of_many == kernels::Taken::kTiled;
+  const bool tall = TallPays(m, w, of_many);
   Launch& launch =
       tall ? AddTall(m, w, args, of_many)
       : m.gating ? Add(GateUpAnyKernel(w.format, taken), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, taken), args, units)
                   : Add(MatmulKernel(w.format, taken), args, units);
-  launch.beside = m.beside && !(tall && made);  // whose rows the launch before makes
+  launch.beside = m.beside && !(tall && kernels::RowsAreMade(of_many));  // whose rows the launch before makes
   if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, taken), args};
   if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
