@@ -714,7 +714,6 @@ static_assert(sizeof(ReduceArgs) == 184);
 // A product of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch.
 inline constexpr uint32_t kMatmulReduceRows = kToldRows;
 inline constexpr uint32_t kReduceChunks = 64;  // of x, at most
-inline constexpr uint32_t kArrivalWords = 32;  // of a line that workgroups count in
 struct MatmulReduceArgs {
   MatmulArgs product;  // rows: at most kMatmulReduceRows; its sums are told
   ReduceArgs reduce;   // of them; `partial` is not read

@@ -40,18 +40,14 @@ struct RouteScoredArgs {
 };
 static_assert(sizeof(RouteScoredArgs) == 136);
 
-// Workgroups that hand over count in lines of their own, because additions to one line are made one
-// after the other.
-inline constexpr uint32_t kArrivalGroups = 16;                 // of workgroups, a line each ...
-inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
-// Two sets of them, which launches of experts take by turns: each sets the other to 0, for the one behind it.
-inline constexpr uint32_t kArrivalSets = 2;
-inline constexpr uint32_t kArrivalSetWords = kArrivalLines * kArrivalWords;
-inline constexpr uint32_t kArrivalBytes = kArrivalSets * kArrivalSetWords * 4;
-// Which set a launch takes that is number `turn` of a step's `turns`.
-constexpr uint32_t ArrivalSet(uint32_t index, uint32_t turn, uint32_t turns) {
-  return (index * turns + turn) % kArrivalSets;
-}
+// A launch's workgroups hand over by a word each, which the launch's tag (LaunchTag) is stored in. There are several copies, so that
+// few look at the same one.
+inline constexpr uint32_t kArrivalCopies = 16, kMostArrivals = 512;  // the latter: workgroups, at most
+// Of so many units of gate and up, of steps of so many rows, two workgroups may have one each. What one tells the other lies behind
+// those: a word of 64 bits an element (ops/told.h), [unit][kApartRows][kTileRows].
+inline constexpr uint32_t kApartUnits = 256, kApartRows = 4;
+inline constexpr uint32_t kApartAt = kArrivalCopies * kMostArrivals;  // words of 32 bits
+inline constexpr uint32_t kArrivalBytes = kApartAt * 4 + kApartUnits * kApartRows * kTileRows * 8;
 // Rows of a step, at most, whose experts' workgroups each choose for themselves: a wave a row, and another one.
 inline constexpr uint32_t kRouteHereRows = 8;
 
@@ -69,7 +65,7 @@ struct ExpertsArgs {
   Address<const float> weights;  // [rows, top]
   Address<float> act;            // [rows, top, act_stride] split rows
   Address<float> out;            // [rows, out_stride]
-  Address<uint32_t> arrivals;    // kArrivalSets sets of kArrivalLines lines; the first one's turn finds zeros
+  Address<uint32_t> arrivals;    // [kArrivalCopies][kMostArrivals], and what is told behind them
   Tiles gate_up;                 // of one expert
   Tiles down;                    // of one expert
   // Bytes from expert to expert: data, then scales; each less than 4 GiB (CheckTiles).
@@ -84,7 +80,7 @@ struct ExpertsArgs {
   uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
   uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
   uint32_t most_rows = 0;  // of x: a step has no more
-  uint32_t turn = 0;       // ArrivalSet
+  uint32_t turn = 0;       // LaunchTag
   uint32_t turns = 0;
   RouteArgs route;  // experts 0: ids and weights are there; else most_rows is at most kRouteHereRows
 };
@@ -134,7 +130,7 @@ struct ExpertsTallArgs {
 };
 static_assert(sizeof(ExpertsTallArgs) == 216);
 
-// Down behind it: `gate_up`, x and norm are not looked at; nobody counts arrivals, but their other set becomes zeros as ever.
+// Down behind it: `gate_up`, x and norm are not looked at; nobody arrives.
 struct ExpertsTallDownArgs {
   ExpertsArgs experts;
   Address<const uint32_t> lists;

@@ -10,26 +10,22 @@
 
 namespace mainarch::kernels {
 
-// Nobody goes on before all have stored what they had to. They are counted in several lines, which
-// are added to at once; the last one of a line counts it in one more, and that is the only one
-// looked at, by a lane of each workgroup.
-DEVICE void Arrive(Global<uint32_t> lines, uint32_t worker, uint32_t workers) {
-  const uint32_t group = worker % kArrivalGroups;
+// Nobody goes on before all have stored what they had to. Each tells all copies of its word, at once, and looks at one of them: a
+// count would be one step more, and one word for all would be looked at by turns.
+DEVICE void Arrive(Global<uint32_t> words, uint32_t tag, uint32_t worker) {
   WaitVectorMemory();
   Barrier();
-  if (ThreadId() != 0) return;
-  const uint32_t members = (workers - group + kArrivalGroups - 1) / kArrivalGroups;
+  if (WaveId() != 0) return;
   FenceRelease<Scope::kDevice>();
-  if (AddFlag<Scope::kDevice>(lines + group * kArrivalWords, 1u) + 1 == members) {
-    // What the others of the line have stored goes on with this one's count.
-    FenceAcquire<Scope::kDevice>();
-    FenceRelease<Scope::kDevice>();
-    AddFlag<Scope::kDevice>(lines + kArrivalGroups * kArrivalWords, 1u);
-  }
+  if (LaneId() < kArrivalCopies) StoreFlag<Scope::kDevice>(words + LaneId() * kMostArrivals + worker, tag);
 }
-DEVICE void AwaitAll(Global<const uint32_t> lines, uint32_t workers) {
-  Await<Scope::kDevice, Until::kEqual>(lines + kArrivalGroups * kArrivalWords,
-                                       Min(workers, kArrivalGroups), ThreadId() == 0);
+DEVICE void AwaitAll(Global<const uint32_t> words, uint32_t tag, uint32_t worker, uint32_t workers) {
+  const Global<const uint32_t> own = words + worker % kArrivalCopies * kMostArrivals;
+  for (uint32_t w = ThreadId(); w < workers; w += kThreads) {
+    while (LoadFlag<Scope::kDevice>(own + w) != tag) Pause();
+  }
+  Barrier();
+  FenceAcquire<Scope::kDevice>();
 }
 
 }  // namespace mainarch::kernels

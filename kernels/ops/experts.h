@@ -17,6 +17,7 @@
 #include "kernels/ops/arrivals.h"
 #include "kernels/ops/experts_together.h"
 #include "kernels/ops/gating.h"
+#include "kernels/ops/told.h"
 #include "kernels/tall_args.h"
 
 namespace mainarch::kernels {
@@ -59,7 +60,6 @@ struct Experts {
   DEVICE static void Both(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
     const uint32_t most = Sums::kFew ? kTileRows : rows;  // of few there is one block
-    ClearOthers(worker);
     Choices::RouteHere(rows, arena);
     const Args up = ReadArgumentsAgain<Args>();
     for (uint32_t first = 0; first < most; first += kTileRows) {
@@ -68,9 +68,8 @@ struct Experts {
     }
     constexpr Columns kDownColumns = kDownRounded ? Columns::kRounded : kColumns;
     const Args early = ReadArgumentsAgain<Args>();
-    Arrive(Arrivals(), worker, workers);
+    Arrive(At(early.arrivals), TagOf(early), worker);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
-    const Global<const uint32_t> arrivals = Arrivals();
     const Sums sums(early);
     typename Together::template Asked<DownTile<kDown>, kDownColumns> asked[2];
     const bool has_asked = Together::Takes(early.down) && rows <= kTileRows &&
@@ -84,7 +83,7 @@ struct Experts {
         first_tiles.Ask(ReadArgumentsAgain<Args>(), Down::template UnitOf<kDownColumns>(rows, 0, worker, arena));
       }
     }
-    AwaitAll(arrivals, workers);
+    AwaitAllOf(worker, workers);
     uint32_t left = worker;  // the first output tile that is not made
     if constexpr (Down::kEarly) {
       if (first_tiles.batches != 0) first_tiles.AskInputs(arena);
@@ -110,16 +109,10 @@ struct Experts {
     }
     sums.Add(worker, workers, arena);
   }
-  // The lines that this launch counts in, or those of the next one.
-  DEVICE static Global<uint32_t> Arrivals(bool others = false) {
+  DEVICE static uint32_t TagOf(const Args& args) { return LaunchTag(StepView(args.step).index(), args.turn, args.turns); }
+  DEVICE static void AwaitAllOf(uint32_t worker, uint32_t workers) {
     const Args args = ReadArgumentsAgain<Args>();
-    const uint32_t set = ArrivalSet(StepView(args.step).index(), args.turn, args.turns);
-    return At(args.arrivals) + (others ? 1 - set : set) * kArrivalSetWords;
-  }
-  // Nobody is at the other lines any more: they are zeros for the next launch.
-  DEVICE static void ClearOthers(uint32_t worker) {
-    if (worker != 0 || ThreadId() >= kArrivalLines) return;
-    Arrivals(/*others=*/true)[ThreadId() * kArrivalWords] = 0;
+    AwaitAll(At(args.arrivals), TagOf(args), worker, workers);
   }
   // Units are an output tile of an expert each. A workgroup has two at once where there are two, so that it waits once for both. Of
   // few rows there are often fewer units than workgroups, and of fp8 two at once take too many registers: one at a time, then, but
@@ -134,6 +127,13 @@ struct Experts {
                                          Min(first + Operand<kColumns>::Row(), rows - 1));
     const uint32_t row = first + ThreadId() / kTileRows;
     const RowFactor factor(args.norm, row, row < rows);
+    if constexpr (kApart) {
+      if (rows <= kApartRows && total <= kApartUnits && 2 * total <= workers) {
+        if (worker < 2 * total) GateUpApart<kColumns>(args, rows, worker < total ? worker : worker - total, worker >= total, x, factor, arena);
+        BarrierLds();
+        return;
+      }
+    }
     uint32_t t = worker;
     if constexpr (kAhead) {
       using Ahead = UnitsAhead<kFormat, kColumns, 2>;
@@ -199,6 +199,55 @@ struct Experts {
       StoreActivated(ReadArgumentsAgain<Args>(), rows, first, unit.place, unit.output, Activated(gating, all[0] * by, all[1] * by), arena);
       unit = next;
     }
+  }
+  // Of one row there are often no more than half as many units as workgroups. Then a workgroup has a unit's gate and another one up,
+  // which it tells: twice as many compute units read. Of codes scalar registers are too few.
+  static constexpr bool kApart = Sums::kFew && !HasCodes(kFormat);
+  template <Columns kColumns>
+  DEVICE static void GateUpApart(const Args& args, uint32_t rows, uint32_t t, bool is_up, const Operand<kColumns>& x,
+                                 const RowFactor& factor, Arena arena) {
+    const uint32_t place = t / args.gate_up.outputs, output = t - place * args.gate_up.outputs;
+    const uint32_t id = Uniform(+arena.Get<uint32_t>(Choices::kListAt)[1 + place]);
+    const Tiles w = Choices::ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id);
+    const TileRow tiles[1] = {RowOf<kFormat>(w, 2 * output + (is_up ? 1 : 0))};
+    f32x4 sums[1];
+    OneLeaf<kColumns>(args, tiles, Operand<kColumns>::Row() < rows, x, sums);
+    const float value = AddWaves(sums[0], arena.Get<float>()) * factor.Value(ReadArgumentsAgain<Args>().norm);
+    if (ThreadId() >= rows * kTileRows) return;
+    const Args again = ReadArgumentsAgain<Args>();
+    const uint32_t tag = TagOf(again);
+    const Global<uint64_t> word = reinterpret_cast<Global<uint64_t>>(At(again.arrivals) + kApartAt) + t * (kApartRows * kTileRows) + ThreadId();
+    if (is_up) {
+      StoreFlag<Scope::kDevice>(word, TaggedWord(tag, value));
+      return;
+    }
+    Gating gating;
+    if constexpr (kAny) {
+      gating = Gating(ReadArgumentsAgain<ExpertsAnyArgs>().gating, id, output * kTileRows + ThreadId() % kTileRows);
+    }
+    uint64_t up = LoadFlag<Scope::kDevice>(word);
+    while (OtherTag(up, tag) != 0) {
+      Pause();
+      up = LoadFlag<Scope::kDevice>(word);
+    }
+    StoreActivated(again, rows, 0, place, output, Activated(gating, value, ValueOf(up)), arena);
+  }
+  struct Same {
+    const TileRow (&rows)[1];
+    DEVICE const TileRow (&operator()() const)[1] { return rows; }
+  };
+  // This wave's leaf of a tile.
+  template <Columns kColumns>
+  DEVICE static void OneLeaf(const Args& args, const TileRow (&tiles)[1], bool real, const Operand<kColumns>& x, f32x4 (&sums)[1]) {
+    const Leaf<kFormat> leaf(0, args.gate_up.steps, WaveId());
+    if constexpr (kAhead) {
+      using Ahead = UnitsAhead<kFormat, kColumns, 1>;
+      if (args.gate_up.steps >= kPartLeaves * 2 * Ahead::kSteps) {
+        Ahead(tiles, leaf, x, real).Sum(tiles, Same{tiles}, leaf, x, sums);
+        return;
+      }
+    }
+    sums[0] = LeafSums<kFormat, kColumns, 1>(tiles, leaf, x).of[0];
   }
   DEVICE static void StoreActivated(const Args& args, uint32_t rows, uint32_t first, uint32_t place, uint32_t output, float value,
                                     Arena arena) {

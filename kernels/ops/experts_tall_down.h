@@ -29,9 +29,6 @@ struct ExpertsTallDown {
   using Item = u32x4;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    // As any launch of experts: sets go by turns.
-    const Global<uint32_t> others = Own::Arrivals(/*others=*/true);
-    if (worker == 0 && ThreadId() < kArrivalLines) others[ThreadId() * kArrivalWords] = 0;
     constexpr uint32_t kDies = TallGrid::kDies;
     const uint32_t rows = StepView(args.experts.step).rows(), each = CeilDiv(rows, kRows) * kDies;
     // Blocks of an output tile one behind the other, on one die, whose cache keeps what experts have of that tile.

@@ -195,20 +195,14 @@ std::string TextOf(const ExpertShape& s) {
                       s.logit_splits != 0 ? absl::StrCat(", chosen by sums of ", s.logit_splits, s.told ? ", told" : "") : "");
 }
 
-// The second launch of three: the set that it counts in is zeros, and of the other it makes such.
+// The second launch of three. `left`: in each copy each workgroup's tag; what is told behind them is not looked at.
 constexpr uint32_t kTurn = 1, kTurns = 3;
 struct Arrivals {
   Bytes before, left;
-  explicit Arrivals(const ExpertShape& s) : before(kArrivalBytes, kUntouchedByte), left(before) {
-    const uint32_t set = ArrivalSet(s.index, kTurn, kTurns);
-    for (uint32_t line = 0; line < kArrivalLines; ++line) {
-      const size_t at = size_t{line} * kArrivalWords * 4, apart = size_t{kArrivalSetWords} * 4;
-      std::memset(&before[set * apart + at], 0, 4);
-      const uint32_t group = line == kArrivalGroups ? std::min(s.workers, kArrivalGroups)
-                             : line < s.workers ? (s.workers - line + kArrivalGroups - 1) / kArrivalGroups
-                                                : 0;
-      std::memcpy(&left[set * apart + at], &group, 4);
-      std::memset(&left[(1 - set) * apart + at], 0, 4);
+  explicit Arrivals(const ExpertShape& s) : before(kArrivalBytes, kUntouchedByte), left(kApartAt * 4, kUntouchedByte) {
+    const uint32_t tag = LaunchTag(s.index, kTurn, kTurns);
+    for (uint32_t copy = 0; copy < kArrivalCopies; ++copy) {
+      for (uint32_t w = 0; w < s.workers; ++w) std::memcpy(&left[(size_t{copy} * kMostArrivals + w) * 4], &tag, 4);
     }
   }
 };
@@ -439,10 +433,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
   out.expectations = Same("act", "act tall", true);  // first, for the other is made of it
   for (Expectation& one : Same("out any", "out", true)) out.expectations.push_back(std::move(one));
   out.expectations.push_back(Exactly("lists", ToBytes(lists)));
-  Bytes arrivals = Arrivals(s).before;  // of the other set lines are zeros
-  const size_t other = size_t{1 - ArrivalSet(s.index, kTurn, kTurns)} * kArrivalSetWords * 4;
-  for (uint32_t line = 0; line < kArrivalLines; ++line) std::memset(&arrivals[other + size_t{line} * kArrivalWords * 4], 0, 4);
-  out.expectations.push_back(Exactly("arrivals tall", arrivals));
+  out.expectations.push_back(Exactly("arrivals tall", Arrivals(s).before));
   return out;
 }
 
