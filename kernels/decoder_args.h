@@ -643,12 +643,16 @@ struct AttendHere {
   uint32_t turn = 0;        // of this attention within a step,
   uint32_t turns = 0;       // of so many
   uint32_t mergers = 0;     // workgroups that merge, and wait: no more than half of those that have room at once
-  uint32_t reserved = 0;
+  // Where heads of several rows are made in this launch: words from `words` to those that say whose K and V are appended,
+  // [kv_heads][kToldRows][2]. Who wait for these, too, and mergers find room at once, and a workgroup has one unit at most:
+  // a split of a row and key head. 0: of one row.
+  uint32_t appended_at = 0;
 };
 static_assert(sizeof(AttendHere) == 24);
+constexpr uint32_t AppendedWords(uint32_t kv_heads) { return kv_heads * kToldRows * 2; }
 
-// Of attend_*. prepare: of a step of one row, whose heads are made in this launch; without a step: they are there.
-// told: instead of prepare.in.
+// Of attend_*. prepare: of a step of up to kToldRows rows, whose heads are made in this launch; without a step: they are
+// there. told: instead of prepare.in.
 struct AttendOnceArgs {
   AttendArgs attend;
   AttendHere here;

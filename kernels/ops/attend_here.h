@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What attention's launch does of few rows beside attending (decoder_args.h, AttendHere): before it makes the heads of
-// the only row, behind it merges what splits have left.
+// What attention's launch does of few rows beside attending (decoder_args.h, AttendHere): before it makes their heads,
+// behind it merges what splits have left.
 #ifndef MAINARCH_KERNELS_OPS_ATTEND_HERE_H_
 #define MAINARCH_KERNELS_OPS_ATTEND_HERE_H_
 
@@ -17,16 +17,53 @@ namespace mainarch::kernels {
 // for. Its workgroups, which wait for nobody, have been dealt out before these.
 //
 // Every workgroup makes the queries that it asks with; the one whose split has the row's own token appends K and V too.
-// Nobody else reads the page that these go to: a row's splits are whole pages apart.
+// Of one row nobody else reads the page that these go to: a row's splits are whole pages apart. Several rows of a sequence
+// read pages that all of them append to: who reads a page with new tokens waits until those of all rows are there. A
+// workgroup has one unit then: with two it could wait for what it is to append itself.
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct HeadsHere {
   using Heads = Prepare<kFormat, kHeadDim>;
   static constexpr uint32_t kQueryStride = kHeadDim + 4;  // floats, so that columns lie in other banks
   static constexpr uint32_t kLdsBytes = kMaxGroup * kQueryStride * 4;
 
+  DEVICE static uint32_t Rows() {
+    const AttendArgs args = ReadArgumentsAgain<AttendOnceArgs>().attend;
+    return RowsHere(StepView(args.step), args.first_row, args.row_count);
+  }
+  // By a wave that has appended, where there are several rows.
+  DEVICE static void TellRow(uint32_t row, uint32_t kv_head) {
+    const Appended appended(kv_head);
+    if (appended.alone) return;
+    FenceRelease<Scope::kDevice>();
+    if (LaneId() == 0) StoreFlag<Scope::kDevice>(appended.words + (row * 2 + WaveId()), TaggedWord(appended.tag, 0));
+  }
+  // By a wave, where there are several rows, until K and V of all are there.
+  DEVICE static void AwaitRows(uint32_t kv_head) {
+    const Appended appended(kv_head);
+    if (appended.alone) return;
+    const Global<const uint64_t> own = appended.words + Min(LaneId(), Rows() * 2 - 1);
+    while (Ballot(OtherTag(LoadFlag<Scope::kDevice>(own), appended.tag) != 0) != 0) Pause();
+    FenceAcquire<Scope::kDevice>();
+  }
+  // Of a key head, [kToldRows][2].
+  struct Appended {
+    bool alone;  // of one row there are none
+    uint32_t tag;
+    Global<uint64_t> words;
+    DEVICE explicit Appended(uint32_t kv_head) {
+      const AttendOnceArgs all = ReadArgumentsAgain<AttendOnceArgs>();
+      alone = all.here.appended_at == 0;
+      tag = LaunchTag(StepView(all.attend.step).index(), all.here.turn, all.here.turns);
+      words = At(all.here.words) + (all.here.appended_at + kernels::AppendedWords(1) * kv_head);
+    }
+  };
+
   // Queries of the group to the LDS, [group][kQueryStride].
   DEVICE static void Make(const StepView::Place& place, uint32_t row, uint32_t kv_head, bool owns, Arena arena) {
-    if (owns && WaveId() < 2) KeyOrValue(place, row, kv_head);
+    if (owns && WaveId() < 2) {
+      KeyOrValue(place, row, kv_head);
+      TellRow(row, kv_head);
+    }
     Queries(place, row, kv_head, arena);
     if (owns) {
       Barrier();
@@ -85,6 +122,7 @@ struct HeadsHere {
       return;
     }
     const ToldSums told(all.told, StepView(args.step).index(), args.stride);
+    const Global<const uint64_t> of_row = told.Of(0, row, 0);
     // A head that lies in one chunk begins at an even column: places within it are the same for all such heads.
     constexpr bool kInChunk = kRowChunk % kHeadDim == 0;
     static_assert(Heads::kLanes % 2 == 0);
@@ -104,7 +142,7 @@ struct HeadsHere {
 #pragma clang loop unroll(full)
         for (uint32_t i = 0; i < kMaxSplits; ++i) {
           const uint32_t head = kInChunk ? ToldPlace(heads.at[h] * kHeadDim) : 0;
-          const Global<const uint64_t> first = told.words + Uniform(Min(i, args.splits - 1) * told.apart() + head);
+          const Global<const uint64_t> first = of_row + Uniform(Min(i, args.splits - 1) * told.apart() + head);
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < Heads::kHeld; ++j) {
             words[h][i][j] = LoadFlag<Scope::kDevice>(first + own[h][j]);

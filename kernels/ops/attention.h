@@ -211,14 +211,16 @@ struct Attend {
     if (again.here.words.address != 0) unit.words = PartWords(again.here, step);
     Finish(again.attend, unit, run, arena);
   }
-  // K and V of a wave's group are on their way while heads are made, where registers have room for both; but for those of
-  // the row itself.
+  // K and V of a wave's group are on their way while heads are made, where registers have room for both; but for new ones,
+  // which of several rows of a sequence are side by side: the row's own, and so many before and behind it as there are
+  // others.
   static constexpr bool kEarly = kHeadDim <= 128 && KvPlanes(kKey) == 1;
+  DEVICE static bool IsFresh(uint32_t token, uint32_t position) { return token + 31 + Here::Rows() > position; }
   DEVICE static void WithHeads(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
                                uint32_t head, uint32_t token, uint32_t seen, bool sees, bool owns,
                                Running<kValueDim>& run, Arena arena) {
     const uint32_t position = place.position;
-    const bool early = kEarly && sees && token + 32 <= position;
+    const bool early = kEarly && sees && !IsFresh(token, position);
     PagesOf pages;
     Parts parts(pages.a, pages.b);
     if constexpr (kEarly) {
@@ -227,6 +229,7 @@ struct Attend {
     }
     Here::Make(place, row, head, owns, arena);
     if (!sees) return;
+    if (kEarly ? !early : IsFresh(token, position)) Here::AwaitRows(head);
     if constexpr (!kEarly) {
       const AttendArgs again = ReadArgumentsAgain<Args>().attend;
       pages.Find(again, StepView(again.step), place, head, token, seen, position, sees);

@@ -192,7 +192,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
           ? 0
           : uint64_t{shape_.attend_rows} * shape_.attend_floats * 4;
   m.attend_parts = carve.Take(parts);
-  m.attend_words = carve.Take(uint64_t{shape_.here_rows} * shape_.attend_words * sizeof(uint64_t));
+  m.attend_words = carve.Take((uint64_t{shape_.here_rows} * shape_.attend_words + shape_.appended_words) * sizeof(uint64_t));
   m.shared_queries = carve.Take(shape_.share.query_floats() * 4);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.expert_lists = carve.Take(4 * kernels::ExpertListWords(static_cast<uint32_t>(program_.experts), static_cast<uint32_t>(rows),

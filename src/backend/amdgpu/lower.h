@@ -96,6 +96,7 @@ struct Shape {
   uint32_t attend_rows = 0;  // rows of one attention launch
   uint64_t attend_words = 0;  // what is left of one row, where that is merged in the same launch (kernels::AttendHere)
   uint32_t here_rows = 0;     // steps of up to so many rows do that
+  uint32_t appended_words = 0;  // that say whose K and V are there (kernels::AppendedWords)
   uint32_t router_stride = 0;
   uint32_t logits_stride = 0;  // a row of all ranks' logits
   uint32_t share_stride = 0;   // a row of the largest rank's
@@ -142,7 +143,7 @@ struct RankMemory {
   // Of each buffer that an InputOp writes, x apart; else 0, or, where there are none, empty.
   std::vector<uint64_t> input_squares, input_splits;
   uint64_t attend_parts = 0;
-  uint64_t attend_words = 0;  // [Shape::here_rows][Shape::attend_words] words of 64 bits
+  uint64_t attend_words = 0;  // [Shape::here_rows][Shape::attend_words] words of 64 bits, [Shape::appended_words] such
   uint64_t shared_queries = 0;  // of ShareShape::query_floats
   uint64_t router_logits = 0;
   uint64_t expert_lists = 0;  // kernels::ExpertListWords

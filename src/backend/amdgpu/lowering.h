@@ -187,9 +187,15 @@ class Lowering {
   void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
   // Of one more launch that tells its sums.
   kernels::ToldWords NextTold();
-  // The last launch, if it is the product that makes `in`, tells its sums instead, to a launch beside it; else none.
-  kernels::ToldWords Tell(uint64_t in, uint32_t stride);
+  // The last launch, if it is the product that makes `in` of up to `most` rows, tells its sums instead, to a launch beside
+  // it; else none.
+  kernels::ToldWords Tell(uint64_t in, uint32_t stride, uint32_t most);
   size_t launches() const { return launches_.size(); }
+  // Whether a launch of so many units has a workgroup for each, wherever the context's steps run.
+  bool HasWorkers(uint64_t units) const {
+    const bool stays = shape.options.resident != backend::ResidentMode::kOff;
+    return units <= uint64_t{memory.compute_units} * (stays ? 1 : kGroupsPerUnit);
+  }
   // Workgroups of a launch of `units` that runs beside the last one, and deals them out from its last workgroup on: where
   // the context's steps stay, as many more as the last one has, if there are places.
   uint64_t WorkersBeside(uint64_t units) const;

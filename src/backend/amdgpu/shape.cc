@@ -113,6 +113,8 @@ void AddSplits(const Program& program, Shape* shape) {
     if (latents) most = kLatentPartBytes;
     if (!latents && MergesHere(program, *attention, shape->max_splits)) {
       shape->attend_words = std::max(shape->attend_words, floats);
+      shape->appended_words = std::max(shape->appended_words, kernels::AppendedWords(static_cast<uint32_t>(
+                                                                  backend::CacheOf(program, *attention).kv_heads)));
     }
   }
   const uint32_t rows = shape->options.max_rows;

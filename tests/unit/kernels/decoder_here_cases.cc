@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// attend_* and attend_long_* of few rows, which merge what splits have left, and of one row make its heads, too
+// attend_* and attend_long_* of few rows, which merge what splits have left, and make their heads, too
 // (AttendHere): to the bit what prepare_*, attend_* and attend_merge give one after the other.
 #include <algorithm>
 #include <cmath>
@@ -17,6 +17,7 @@ namespace {
 struct HereParts {
   bool gated = false, sinks = false, is_long = false, wide = false;
   bool told = false;  // heads come as words with a tag, of a product beside it
+  bool together = false;  // heads of several rows are made there; those at neighbouring positions are one sequence's
   uint32_t window = 0;
   uint32_t workers = 5, mergers = 3;
 };
@@ -31,7 +32,7 @@ struct HereCase {
   HereParts has;
   uint32_t stride = 0, out_stride = 0, max_splits = 0;
 
-  bool prepares() const { return s.count() == 1 && !has.is_long && s.head_dim == s.value_dim(); }
+  bool prepares() const { return (s.count() == 1 || has.together) && !has.is_long && s.head_dim == s.value_dim(); }
   size_t parts() const { return size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(s.value_dim()); }
   uint32_t width() const { return (s.heads() + s.kv_heads) * s.head_dim + s.kv_heads * s.value_dim(); }
   AttendCall call() const {
@@ -66,6 +67,7 @@ struct HereCase {
     here->turn = 1;
     here->turns = 3;
     here->mergers = has.mergers;
+    if (has.together) here->appended_at = static_cast<uint32_t>(parts());
   }
   std::string Kernel(const char* what) const { return absl::StrCat(what, NameOf(s.format), "_", s.Dims()); }
 
@@ -90,7 +92,7 @@ struct HereCase {
                                                       [=](AttendOnceArgs& args, const Addresses& at) { attend(args.attend, at); })},
             {MakeLaunch<AttendMergeArgs>(MergeKernel(has.is_long, has.wide), 2, merge)}};
   }
-  // In one launch; heads of several rows are there already.
+  // In one launch; heads of several rows may be there already.
   LaunchSpec Here() const {
     const HereCase c = *this;
     const auto attend = [c](AttendArgs& args, const Addresses& at) {
@@ -128,6 +130,32 @@ std::vector<float> Uniforms(Random& random, size_t count, double from, double to
   return out;
 }
 
+// Pages of each sequence's rows, and random K and V of its tokens before the first of these.
+Cache FillSequences(Random& random, const HeadShape& s, uint32_t window, StepPlan* step) {
+  StepPlan lasts;
+  std::vector<uint32_t> firsts;  // rows
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    if (step->rows[row].follows) {
+      lasts.rows.back().position = s.positions[row];
+    } else {
+      lasts.rows.push_back(step->rows[row]);
+      firsts.push_back(row);
+    }
+  }
+  Cache kv = s.CacheOf(DealPages(random, &lasts));
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    const uint32_t position = s.positions[firsts[i]], seen = FirstSeen(position, window);
+    std::vector<uint32_t>& pages = lasts.rows[i].pages;
+    for (uint32_t token = seen; token < position; ++token) {
+      for (uint32_t head = 0; head < s.kv_heads; ++head) kv.Fill(random, pages[token / kPageTokens], head, token % kPageTokens);
+    }
+    std::fill_n(pages.begin(), seen / kPageTokens, kNoPage);
+  }
+  PutTablesBehind(&lasts);
+  for (size_t i = 0; i < firsts.size(); ++i) step->rows[firsts[i]].pages = lasts.rows[i].pages;
+  return kv;
+}
+
 Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   Random random(s.head_dim + s.count() * 3 + s.group + s.positions[0]);
   const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());
@@ -135,17 +163,10 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
                 std::min(last / kSplitTokens + 1, has.is_long ? kLongSplits : MostSplits(has.window))};
   StepPlan step = StepOf(s);
   step.index = kStep;
-  const uint32_t pages = DealPages(random, &step);
-  Cache kv = s.CacheOf(pages);
-  for (uint32_t row = 0; row < s.count(); ++row) {
-    for (uint32_t token = FirstSeen(s.positions[row], has.window); token < s.positions[row]; ++token) {
-      for (uint32_t head = 0; head < s.kv_heads; ++head) {
-        kv.Fill(random, step.rows[row].pages[token / kPageTokens], head, token % kPageTokens);
-      }
-    }
-    std::fill_n(step.rows[row].pages.begin(), FirstSeen(s.positions[row], has.window) / kPageTokens, kNoPage);
+  for (uint32_t row = 1; has.together && row < s.count(); ++row) {
+    step.rows[row].follows = s.positions[row] == s.positions[row - 1] + 1;
   }
-  PutTablesBehind(&step);
+  const Cache kv = FillSequences(random, s, has.window, &step);
   Inputs qkv = RandomInputs(random, s.count(), c.width(), 3);
   if (has.told) std::transform(qkv.values.begin(), qkv.values.end(), qkv.values.begin(), RoundedToBf16);
   c.stride = qkv.stride;
@@ -154,7 +175,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   const size_t angles = size_t{last + 1} * s.head_dim / 4, out_bytes = size_t{s.count()} * c.out_stride * 4;
   Case out;
   out.name = absl::StrCat("attend here, ", s.Text(), has.is_long ? ", long" : "", has.wide ? ", merged wide" : "", has.gated ? ", gated" : "",
-                          has.sinks ? ", sinks" : "", has.told ? ", told" : "", has.window == 0 ? "" : absl::StrCat(", window ", has.window), ", ",
+                          has.sinks ? ", sinks" : "", has.told ? ", told" : "", has.together ? ", heads together" : "", has.window == 0 ? "" : absl::StrCat(", window ", has.window), ", ",
                           has.workers, " workgroups of which ", has.mergers, " merge");
   out.bound = "the bits of prepare, attend and merge";
   out.buffers = {{"step", step.Block()},
@@ -171,13 +192,13 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
                  {"kv", kv.bytes},
                  {"kv here", kv.bytes},
                  {"parts", Bytes(c.parts() * 4, 0xff)},
-                 {"words", StaleWords(c.parts(), LaunchTag(step.index - 1, 1, 3))},
+                 {"words", StaleWords(c.parts() + AppendedWords(s.kv_heads), LaunchTag(step.index - 1, 1, 3))},
                  {"out", Bytes(out_bytes, kUntouchedByte)},
                  {"out here", Bytes(out_bytes, kUntouchedByte)}};
   out.steps = c.Apart();
   out.steps.emplace_back();
   if (has.told) {
-    const Teller teller(sums, kSums);
+    const Teller teller(sums, kSums, s.count());
     teller.AddBuffers("", 0, kTold, kStep, &out.buffers);
     out.steps.back().push_back(teller.Launch("", 0, "step", kTold));
   }
@@ -317,6 +338,18 @@ std::vector<Case> DecoderHereCases() {
     cases.push_back(MakeHereCase({format, 192, 2, 3, {10, 33, 700}, 128}, {.gated = true, .is_long = true, .wide = true}));
     cases.push_back(MakeHereCase({format, 192, 2, 3, {600}, 128}, {.sinks = true, .workers = 11, .mergers = 4}));
   }
+  // Heads of several rows: of one sequence and of several, at a page's end, a split's and the context's beginning; of two
+  // key heads. A workgroup has one unit at most, and those that wait are fewer than the 16 that the tests' chip has room for.
+  for (KvFormat format : kFormats) {
+    cases.push_back(MakeHereCase({format, 128, 1, 8, {126, 127, 128, 129, 130}}, {.told = true, .together = true, .workers = 10}));
+    cases.push_back(MakeHereCase({format, 64, 2, 2, {15, 16, 300}}, {.sinks = true, .together = true, .workers = 18, .mergers = 1}));
+    cases.push_back(MakeHereCase({format, 96, 1, 3, {5, 140, 141, 142, 31, 32, 33, 255}}, {.gated = true, .told = true, .together = true, .workers = 16}));
+    cases.push_back(MakeHereCase({format, 256, 1, 4, {160, 161}}, {.together = true}));
+  }
+  cases.push_back(MakeHereCase({KvFormat::kBF16, 128, 2, 4, {254, 255, 256, 257}}, {.together = true, .workers = 26}));
+  cases.push_back(MakeHereCase({KvFormat::kFp8, 64, 1, 4, {511, 512, 513}}, {.sinks = true, .together = true, .window = 130, .workers = 9}));
+  cases.push_back(MakeHereCase({KvFormat::kFp4, 32, 1, 1, {0, 1, 2, 150}}, {.together = true, .workers = 8, .mergers = 1}));
+  cases.push_back(MakeHereCase({KvFormat::kBF16, 192, 1, 2, {31, 32, 200}}, {.told = true, .together = true, .workers = 7}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 3, {0}}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 3, 3, {5}}, {.told = true}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 2, 1, {96}}));

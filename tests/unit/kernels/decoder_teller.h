@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A product of one row that tells its sums to a launch beside it (ToldWords): exactly those that a case wants told.
+// A product of few rows that tells its sums to a launch beside it (ToldWords): exactly those that a case wants told.
 #ifndef MAINARCH_TESTS_UNIT_KERNELS_DECODER_TELLER_H_
 #define MAINARCH_TESTS_UNIT_KERNELS_DECODER_TELLER_H_
 
@@ -17,18 +17,21 @@ inline float RoundedToBf16(float x) { return quant::FloatFromBf16(quant::Bf16Fro
 
 class Teller {
  public:
-  // `sums` [splits, stride]: bf16. k is in eight parts, of which a split has as many as any other: a one of x stands in
-  // the first column of each split's first part, and a weight there is what is told.
-  Teller(const std::vector<float>& sums, uint32_t splits) : splits_(splits) {
+  // `sums` [splits, rows, stride]: bf16. k is in eight parts, of which a split has as many as any other: a one of row r of
+  // x stands in column r of each split's first part, and a weight there is what is told.
+  Teller(const std::vector<float>& sums, uint32_t splits, uint32_t rows = 1) : splits_(splits) {
     constexpr uint32_t kParts = 8, kPart = 32, kWidth = kParts * kPart;
-    const auto outputs = static_cast<uint32_t>(sums.size() / splits);
-    x_ = {1, kWidth, RoundUp(kWidth, kernels::kPadColumns), {}};
-    x_.values.resize(x_.stride);
+    const auto outputs = static_cast<uint32_t>(sums.size() / splits / rows);
+    x_ = {rows, kWidth, RoundUp(kWidth, kernels::kPadColumns), {}};
+    x_.values.resize(size_t{rows} * x_.stride);
     std::vector<float> weights(size_t{outputs} * kWidth);
     for (uint32_t s = 0; s < splits; ++s) {
-      const uint32_t at = s * (kParts / splits) * kPart;
-      x_.values[at] = 1;
-      for (uint32_t o = 0; o < outputs; ++o) weights[size_t{o} * kWidth + at] = sums[size_t{s} * outputs + o];
+      for (uint32_t r = 0; r < rows; ++r) {
+        const uint32_t at = s * (kParts / splits) * kPart + r;
+        x_.values[size_t{r} * x_.stride + at] = 1;
+        const float* told = &sums[(size_t{s} * rows + r) * outputs];
+        for (uint32_t o = 0; o < outputs; ++o) weights[size_t{o} * kWidth + at] = told[o];
+      }
     }
     w_ = Bf16Tiles(weights, outputs, kWidth, kParts);
   }
@@ -55,7 +58,7 @@ class Teller {
           args.w = w_.At("teller.w" + rank, at);
           args.x_stride = x_.stride;
           args.out_stride = w_.rows;
-          args.rows = 1;
+          args.rows = x_.rows;
           args.splits = splits_;
           args.told = told;
           args.told.words = at.Of<uint64_t>("told" + rank);

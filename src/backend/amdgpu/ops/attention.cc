@@ -11,12 +11,22 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// Whether a step's only row has its heads made in the launch that attends: of more rows, or of parts of a key head's
-// queries, some would ask for K and V that others are about to append.
+// Whether heads of several rows are: a workgroup then has one split of a row and key head, and those who wait for what
+// others append, a row's last two splits at most, and those that merge are to leave places to all others.
+bool PreparesSeveral(const backend::AttentionOp& op, const Lowering& to) {
+  const backend::PagedCache& cache = backend::CacheOf(to.program, op);
+  const uint64_t heads = uint64_t{to.rows} * static_cast<uint64_t>(cache.kv_heads);
+  return to.rows <= std::min(to.shape.here_rows, kernels::kToldRows) && MergesHere(to.program, op, to.shape.max_splits) &&
+         heads * 4 <= to.memory.compute_units && to.HasWorkers(heads * MostSplitsOf(cache, to.shape.max_splits));
+}
+
+// Whether heads of a step's few rows are made in the launch that attends. Of parts of a key head's queries some would ask
+// for K and V that others are about to append.
 bool PreparesHere(const backend::AttentionOp& op, const Lowering& to) {
   const backend::PagedCache& cache = backend::CacheOf(to.program, op);
-  return to.rows == 1 && op.near == backend::kNone && cache.key_dim == cache.value_dim && !IsLong(cache, to.shape.max_splits) &&
-         kernels::QueryParts(static_cast<uint32_t>(op.heads / cache.kv_heads)) == 1;
+  return op.near == backend::kNone && cache.key_dim == cache.value_dim && !IsLong(cache, to.shape.max_splits) &&
+         kernels::QueryParts(static_cast<uint32_t>(op.heads / cache.kv_heads)) == 1 &&
+         (to.rows == 1 || PreparesSeveral(op, to));
 }
 
 kernels::PrepareArgs PrepareOf(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
@@ -170,7 +180,8 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     kernels::AttendOnceArgs once = {args, here, {}, {}};
     if (PreparesHere(op, *to)) {
       once.prepare = PrepareOf(op, cache, to);
-      once.told = to->Tell(once.prepare.in.address, once.prepare.stride);
+      once.told = to->Tell(once.prepare.in.address, once.prepare.stride, kernels::kToldRows);
+      if (to->rows > 1) once.here.appended_at = static_cast<uint32_t>(to->shape.here_rows * to->shape.attend_words);
     }
     const bool beside = once.told.turns != 0;
     const uint64_t workers = std::max<uint64_t>(units, here.mergers);

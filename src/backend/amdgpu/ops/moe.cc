@@ -117,7 +117,7 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
     // Where steps stay, the meeting before experts is when their code and arguments are brought: it costs less than that.
     const bool stays = to->shape.options.resident != backend::ResidentMode::kOff;
     if (!stays && args.router.experts <= kernels::kToldExperts) {
-      args.told = to->Tell(args.router.logits.address, args.stride);
+      args.told = to->Tell(args.router.logits.address, args.stride, /*most=*/1);
     }
     to->pending.route = args;
     to->pending.route_launches = to->launches();

@@ -78,9 +78,9 @@ kernels::ToldWords Lowering::NextTold() {
   return {{words}, told_++, static_cast<uint32_t>(program.ops.size())};
 }
 
-kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride) {
+kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride, uint32_t most) {
   const auto* product = std::get_if<kernels::MatmulArgs>(&pending.reduced.sums);
-  if (rows != 1 || pending.reduced.kernel.empty() || product == nullptr || product->out.address != in ||
+  if (rows > most || pending.reduced.kernel.empty() || product == nullptr || product->out.address != in ||
       product->out_stride != stride) {
     return {};
   }
