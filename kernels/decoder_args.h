@@ -620,8 +620,10 @@ struct AttendArgs {
   uint32_t kept = 0;       // of two caches (near_args.h)
   uint32_t group = 0;      // heads / kv_heads, at most kMaxGroup
   uint32_t page_heads = 0;  // key heads of the cache: kv_heads, or that over QueryParts
+  uint32_t run_rows = 0;    // of many rows: whole runs of so many are attend_prompt_*'s (IsOneRun); 0: none are
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendArgs) == 112);
+static_assert(sizeof(AttendArgs) == 120);
 
 // Of a key head that more than kMaxGroup query heads have: in how many equal parts these are attended with, each as if
 // it had a key head of its own.
@@ -634,6 +636,9 @@ constexpr uint32_t QueryParts(uint32_t group) {
 // Rows of a workgroup of attend_tall_*, in whose tiles those of so many query heads stand side by side.
 inline constexpr uint32_t kAttendTiles = 4;
 constexpr uint32_t AttendTallRows(uint32_t group) { return kMaxGroup / group * kAttendTiles; }
+// The same of attend_prompt_*: two tiles a wave. Blocks of them hold whole blocks of attend_tall_*.
+inline constexpr uint32_t kPromptTiles = 2 * kAttendTiles;
+constexpr uint32_t AttendPromptRows(uint32_t group) { return kMaxGroup / group * kPromptTiles; }
 
 // Of steps of few rows: what else attention's launch does. Its parts go as numbers beside the launch's tag, in words of
 // 64 bits that arrive whole or not at all, so that nothing has to be ordered: who merges asks for all that it takes
@@ -659,7 +664,7 @@ struct AttendOnceArgs {
   PrepareArgs prepare;
   ToldWords told;
 };
-static_assert(sizeof(AttendOnceArgs) == 288);
+static_assert(sizeof(AttendOnceArgs) == 296);
 
 inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {
@@ -676,8 +681,10 @@ struct AttendMergeArgs {
   uint32_t gate_stride = 0;
   uint32_t window = 0;
   Address<const float> sinks;
+  uint32_t run_rows = 0;  // of attend_merge_rows, as above
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendMergeArgs) == 72);
+static_assert(sizeof(AttendMergeArgs) == 80);
 
 // ---- between GPUs ----
 

@@ -84,12 +84,12 @@ struct AttendLongArgs {
   AttendShare share;
   AttendHere here;  // where nothing is shared
 };
-static_assert(sizeof(AttendLongArgs) == 248);
+static_assert(sizeof(AttendLongArgs) == 256);
 struct AttendSharedMergeArgs {
   AttendMergeArgs merge;
   AttendShare share;
 };
-static_assert(sizeof(AttendSharedMergeArgs) == 184);
+static_assert(sizeof(AttendSharedMergeArgs) == 192);
 
 }  // namespace mainarch::kernels
 

@@ -45,7 +45,7 @@ struct AttendNearMergeArgs {
   uint32_t kept = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendNearMergeArgs) == 80);
+static_assert(sizeof(AttendNearMergeArgs) == 88);
 
 }  // namespace mainarch::kernels
 

@@ -6,6 +6,7 @@
 #include "kernels/ops/attend_long.h"
 #include "kernels/ops/attend_near.h"
 #include "kernels/ops/attend_shared.h"
+#include "kernels/ops/attend_prompt.h"
 #include "kernels/ops/attend_tall.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/choose_share.h"
@@ -338,6 +339,12 @@ MAINARCH_ATTENTION_TALL(k8v4_96, kK8V4, 96)
 MAINARCH_ATTENTION_TALL(k8v4_128, kK8V4, 128)
 MAINARCH_ATTENTION_TALL(k8v4_192, kK8V4, 192)
 MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256)
+
+// Of prompts.
+using AttendPrompt_64 = AttendPrompt<64>;
+using AttendPrompt_128 = AttendPrompt<128>;
+KERNEL(attend_prompt_bf16_64, AttendPrompt_64, "vgpr=512 agpr=256 sgpr=112 lds=16384")
+KERNEL(attend_prompt_bf16_128, AttendPrompt_128, "vgpr=512 agpr=256 sgpr=112 lds=16384")
 
 // Of two caches. Those of four bits are the far ones.
 #define MAINARCH_ATTENTION_NEAR(head_dim, prepares)                                      \

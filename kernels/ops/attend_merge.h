@@ -15,6 +15,28 @@ DEVICE uint32_t RowsHere(const StepView& step, uint32_t first, uint32_t count) {
   return step.rows() <= first ? 0 : Min(step.rows() - first, count);
 }
 
+// Whether neighbouring rows are of one sequence, whose rows lie one behind the other in a step.
+DEVICE bool IsOneRun(const StepView& step, uint32_t first, uint32_t count) {
+  const StepView::Place begin = step.place(first), end = step.place(first + count - 1);
+  return begin.pages == end.pages && begin.position + count - 1 == end.position;
+}
+// Whether attend_prompt_* has the row: the block of `run_rows` that it is in, of a launch's `rows` from `first` on.
+DEVICE bool IsOfPrompt(const StepView& step, uint32_t run_rows, uint32_t first, uint32_t rows, uint32_t row) {
+  if (run_rows == 0) return false;
+  const uint32_t at = (row - first) / run_rows * run_rows;
+  return IsOneRun(step, first + at, Min(rows - at, run_rows));
+}
+// Whether it has all of them: a lane asks for a block.
+DEVICE bool AreAllOfPrompt(const StepView& step, uint32_t run_rows, uint32_t first, uint32_t rows) {
+  if (run_rows == 0) return false;
+  bool all = true;
+  for (uint32_t begin = 0; begin < rows; begin += kWave * run_rows) {
+    const uint32_t at = begin + LaneId() * run_rows, own = at < rows ? at : begin;
+    all = all && IsOneRun(step, first + own, Min(rows - own, run_rows));
+  }
+  return Ballot(!all) == 0;
+}
+
 // The largest (the sum) over the four lanes of a column.
 DEVICE float ColumnMax(float x) {
   x = __builtin_fmaxf(x, BitCast<float>(isa::SwapRows(BitCast<uint32_t>(x))));
@@ -217,7 +239,8 @@ struct MergeRows {
   DEVICE static void Run(const Args& given, uint32_t worker, uint32_t workers, Arena arena) {
     const AttendMergeArgs& args = Parts::Merge(given);
     const StepView step(args.step);
-    const uint32_t pairs = RowsHere(step, args.first_row, args.row_count) * args.heads;
+    const uint32_t rows = RowsHere(step, args.first_row, args.row_count), pairs = rows * args.heads;
+    if (AreAllOfPrompt(step, args.run_rows, args.first_row, rows)) return;
     for (uint32_t first = worker * kWaves; first < pairs; first += workers * kWaves) {
       const uint32_t count = Min(pairs - first, kWaves);
       uint32_t most = 0;
@@ -225,14 +248,22 @@ struct MergeRows {
         most = Max(most, Parts::Of(given, step.position(args.first_row + (first + i) / args.heads)));
       }
       if (most <= kWave) {
-        if (WaveId() < count) OneWave(ReadArgumentsAgain<Args>(), first + WaveId());
+        if (WaveId() < count && !IsElsewhere(given, first + WaveId())) OneWave(ReadArgumentsAgain<Args>(), first + WaveId());
         continue;
       }
-      for (uint32_t i = 0; i < count; ++i) ByAll(ReadArgumentsAgain<Args>(), first + i, arena);
+      for (uint32_t i = 0; i < count; ++i) {
+        if (!IsElsewhere(given, first + i)) ByAll(ReadArgumentsAgain<Args>(), first + i, arena);
+      }
     }
   }
 
  private:
+  DEVICE static bool IsElsewhere(const Args& given, uint32_t pair) {
+    const AttendMergeArgs& args = Parts::Merge(given);
+    const StepView step(args.step);
+    const uint32_t rows = RowsHere(step, args.first_row, args.row_count);
+    return IsOfPrompt(step, args.run_rows, args.first_row, rows, args.first_row + pair / args.heads);
+  }
   DEVICE static void ByAll(const Args& given, uint32_t pair, Arena arena) {
     const AttendMergeArgs& args = Parts::Merge(given);
     const StepView step(args.step);

@@ -235,6 +235,11 @@ string_view AttendLongKernel(KvFormat format, backend::HeadDims heads) {
 string_view AttendTallKernel(KvFormat format, backend::HeadDims heads) {
   return HeadKernel(heads, format, &HeadKernels::attend_tall);
 }
+string_view AttendPromptKernel(KvFormat format, backend::HeadDims heads) {
+  if (format != KvFormat::kBF16) return "";
+  if (heads == backend::HeadDims{64, 64}) return "attend_prompt_bf16_64";
+  return heads == backend::HeadDims{128, 128} ? "attend_prompt_bf16_128" : "";
+}
 string_view AttendFarKernel(KvFormat format, backend::HeadDims heads) {
   return HeadKernel(heads, format, &HeadKernels::attend_far);
 }

@@ -210,10 +210,10 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   return out;
 }
 
-// Prompts: runs of rows of a sequence, each [first position, rows].
+// Prompts: runs of rows of a sequence, each [first position, rows]. `prompt`: whole runs are attend_prompt_*'s.
 Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_t group,
                   const std::vector<std::pair<uint32_t, uint32_t>>& runs, bool gated, uint32_t workers, uint32_t own_value_dim = 0,
-                  uint32_t window = 0) {
+                  uint32_t window = 0, bool prompt = false) {
   Random random(head_dim + group * 5 + runs[0].first);
   StepPlan lasts = StepPlan::Of(static_cast<uint32_t>(runs.size()));
   HeadShape s = {format, head_dim, kv_heads, group, {}, own_value_dim};
@@ -246,7 +246,8 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
   const AttendCall call = {q.stride, RoundUp(s.heads() * s.value_dim(), kPadColumns), s.heads(), kv_heads, head_dim,
                            std::min(last / kSplitTokens + 1, MostSplits(window)), s.count(), window, gated, gated};
   Case out;
-  out.name = absl::StrCat("attend_tall_", NameOf(format), "_", s.Dims(), " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "",
+  const uint32_t run_rows = prompt ? AttendPromptRows(group) : 0;
+  out.name = absl::StrCat(prompt ? "attend_prompt_" : "attend_tall_", NameOf(format), "_", s.Dims(), " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "",
                           window == 0 ? "" : absl::StrCat(", window ", window));
   for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
   out.bound = "the bits of attend_* and attend_merge";
@@ -257,23 +258,28 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
                  {"sinks", ToBytes(Uniforms(random, s.heads(), -3, 3))},
                  {"kv", kv.bytes}, {"out", rows}, {"out tall", rows}, {"parts", parts}, {"parts tall", parts}};
   const std::string rest = absl::StrCat(NameOf(format), "_", s.Dims());
+  const auto tall = [=](const std::string& kernel) {
+    return MakeLaunch<AttendArgs>(kernel + rest, workers, [=](AttendArgs& args, const Addresses& to) {
+      call.Fill(&args, to);
+      args.tables_at = kTablesAt;
+      args.out = to.Of<float>("out tall");
+      args.parts = to.Of<float>("parts tall");
+      args.run_rows = run_rows;
+    });
+  };
   out.steps = {{MakeLaunch<AttendOnceArgs>("attend_" + rest, 5,
                                            [=](AttendOnceArgs& args, const Addresses& to) {
                                              call.Fill(&args.attend, to);
                                              args.attend.tables_at = kTablesAt;
                                            })},
-               {MakeLaunch<AttendArgs>("attend_tall_" + rest, workers, [=](AttendArgs& args, const Addresses& to) {
-                 call.Fill(&args, to);
-                 args.tables_at = kTablesAt;
-                 args.out = to.Of<float>("out tall");
-                 args.parts = to.Of<float>("parts tall");
-               })}};
+               {tall("attend_tall_")}};
+  if (prompt) out.steps[1].push_back(tall("attend_prompt_"));
   const auto merge = [=](const std::string& kernel, const std::string& to_buffer) {
     return MakeLaunch<AttendMergeArgs>(kernel, workers, [=](AttendMergeArgs& args, const Addresses& to) {
       AttendArgs of;
       call.Fill(&of, to);
       args = {of.step, {of.parts.address}, to.Of<float>(to_buffer), of.gate, of.out_stride, of.heads, of.max_splits, s.value_dim(),
-              of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
+              of.first_row, of.row_count, of.gate_stride, of.window, of.sinks, kernel == "attend_merge_rows" ? run_rows : 0};
     });
   };
   out.steps[0][0].aids = true;
@@ -281,6 +287,7 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
   out.steps.back()[0].aids = true;
   out.steps.push_back({merge("attend_merge_rows", "out tall")});
   out.expectations = Same("out", "out tall", true);
+  if (prompt) return out;
   for (Expectation& one : Same("parts", "parts tall", call.max_splits > 1)) out.expectations.push_back(std::move(one));
   return out;
 }
@@ -318,6 +325,18 @@ std::vector<Case> DecoderAttendTallCases() {
   // More splits than chains; as many as a wave has lanes, and one more.
   cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 2, {{5000, 3}, {64 * kSplitTokens - 1, 1}, {3, 2}}, true, 3));
   cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 3, {{64 * kSplitTokens - 2, 4}, {200, 1}}, false, 2));
+  // Whole runs that begin and end within a page and a split, of one split and of several; blocks of several runs, which are
+  // for others, and a last one of few rows; more splits than chains, and than a merge has threads.
+  const auto prompt = [&](uint32_t head_dim, uint32_t kv_heads, uint32_t group, const std::vector<std::pair<uint32_t, uint32_t>>& runs,
+                          bool gated, uint32_t workers) {
+    cases.push_back(MakeTallCase(KvFormat::kBF16, head_dim, kv_heads, group, runs, gated, workers, 0, 0, true));
+  };
+  prompt(128, 2, 4, {{0, 70}}, false, 3);
+  prompt(128, 1, 8, {{250, 21}, {5, 1}, {100, 30}}, true, 2);
+  prompt(128, 1, 4, {{2170, 33}}, true, 2);
+  prompt(64, 2, 3, {{100, 41}, {0, 45}}, true, 5);
+  prompt(64, 1, 1, {{60, 150}}, false, 2);
+  prompt(64, 1, 16, {{256 * kSplitTokens + 5, 9}}, false, 2);
   return cases;
 }
 

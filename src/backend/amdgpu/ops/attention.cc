@@ -104,6 +104,33 @@ uint64_t TallSplits(const kernels::AttendArgs& args, const Lowering& to) {
 // Whether far tokens have splits of one block each, which many rows walk together.
 bool HasTallFar(const Lowering& to) { return to.HasManyRows() && to.shape.max_splits <= kernels::kFarSplits; }
 
+// Rows of the blocks that attend_prompt_* takes where they are one run; 0: it takes none. A block's workgroup goes through
+// all of its context alone, so there are to be two for each unit.
+uint32_t PromptRows(const backend::AttentionOp& op, const backend::PagedCache& cache, const Lowering& to) {
+  const auto heads = static_cast<uint32_t>(op.heads), key_heads = static_cast<uint32_t>(cache.kv_heads);
+  const uint32_t parts = kernels::QueryParts(heads / key_heads), group = heads / (key_heads * parts);
+  const uint32_t rows = kernels::AttendPromptRows(group);
+  const bool has = to.HasManyRows() && op.near == backend::kNone && cache.window == 0 && !IsLong(cache, to.shape.max_splits) &&
+                   !AttendPromptKernel(TypeOf(cache, to.shape.kv), HeadsOf(cache)).empty();
+  const uint64_t blocks = uint64_t{to.rows / rows} * key_heads * parts;
+  return has && to.shape.attend_rows >= rows && blocks >= uint64_t{2} * to.memory.compute_units ? rows : 0;
+}
+
+// Workgroups of a launch whose rows attend_prompt_* may have, all of them even: a few then, who look.
+uint64_t Besides(uint32_t run_rows, uint64_t units, const Lowering& to) {
+  return run_rows == 0 ? units : std::min<uint64_t>(units, uint64_t{4} * to.memory.compute_units);
+}
+// Of a step's `rows` in several launches the first one has all whole runs.
+void EmitTall(const backend::KvType& type, backend::HeadDims heads, kernels::AttendArgs args, uint32_t rows, Lowering* to) {
+  const bool runs = args.run_rows != 0 && args.first_row == 0;
+  if (runs) {
+    kernels::AttendArgs all = args;
+    all.row_count = rows;
+    to->Add(AttendPromptKernel(type, heads), all, CeilDivide(rows, args.run_rows) * uint64_t{args.kv_heads});
+  }
+  to->Add(AttendTallKernel(type, heads), args, Besides(args.run_rows, TallBlocks(args) * TallSplits(args, *to), *to)).beside = runs;
+}
+
 // Attention to far tokens, and to those of the near cache: of either but for what the other has.
 void EmitNear(const backend::AttentionOp& op, const backend::PagedCache& cache, kernels::AttendArgs args, Lowering* to) {
   const kernels::NearTokens near = NearOf(NearCacheOf(*to, op));
@@ -138,8 +165,9 @@ void EmitMerge(const kernels::AttendMergeArgs& merge, bool at_once, Lowering* to
           wide ? heads * (merge.head_dim / kernels::kWideMergeColumns) : slices);
 }
 
-void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache, uint32_t first,
-                Lowering* to) {
+// Rows [first, first + rows) of the step, but for those after the step's last. `run_rows`: PromptRows.
+void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache, uint32_t first, uint32_t rows,
+                uint32_t run_rows, Lowering* to) {
   kernels::AttendArgs args;
   to->SetStep(&args);
   args.qkv.address = to->At(op.qkv);
@@ -159,7 +187,8 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   if (op.sinks != backend::kNone) args.sinks.address = to->WeightOf(op.sinks).vector;
   args.scale = static_cast<float>(op.scale);
   args.first_row = first;
-  args.row_count = std::min(to->shape.attend_rows, to->rows);
+  args.row_count = rows;
+  args.run_rows = run_rows;
   if (op.gate != backend::kNone) {
     args.gate.address = to->At(op.gate);
     args.gate_stride = to->Stride(op.gate);
@@ -175,7 +204,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     to->Add(AttendLongKernel(type, HeadsOf(cache)), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
   } else if (to->HasManyRows()) {
-    to->Add(AttendTallKernel(type, HeadsOf(cache)), args, TallBlocks(args) * TallSplits(args, *to));
+    EmitTall(type, HeadsOf(cache), args, to->rows, to);
   } else {
     kernels::AttendOnceArgs once = {args, here, {}, {}};
     if (PreparesHere(op, *to)) {
@@ -202,6 +231,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   merge.head_dim = static_cast<uint32_t>(cache.value_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
+  merge.run_rows = run_rows;
   if (op.near != backend::kNone) {
     const kernels::NearTokens near = NearOf(NearCacheOf(*to, op));
     merge.window = near.window;
@@ -213,7 +243,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   }
   if (share.log_ranks != 0) return EmitSharedMerge(merge, share, to);
   if (!is_long && to->HasManyRows()) {
-    to->Add("attend_merge_rows", merge, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves));
+    to->Add("attend_merge_rows", merge, Besides(run_rows, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves), *to));
     return;
   }
   EmitMerge(merge, is_long || (cache.window == 0 && to->rows <= kernels::kShareRows), to);
@@ -225,9 +255,10 @@ void Emit(const backend::AttentionOp& op, Lowering* to) {
   if (LatentOf(to->program, op.cache) != nullptr) return EmitAttendLatent(op, to);
   const backend::PagedCache& cache = backend::CacheOf(to->program, op);
   if (!PreparesHere(op, *to)) EmitPrepare(op, cache, to);
-  for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
-    EmitAttend(op, cache, first, to);
-  }
+  const uint32_t run_rows = PromptRows(op, cache, *to);
+  uint32_t rows = std::min(to->shape.attend_rows, to->rows);
+  if (run_rows != 0 && rows < to->rows) rows -= rows % run_rows;  // blocks of all launches begin at the same rows
+  for (uint32_t first = 0; first < to->rows; first += rows) EmitAttend(op, cache, first, rows, run_rows, to);
 }
 
 namespace {
