@@ -83,6 +83,7 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(AttendKernel(format, heads));
       names.emplace_back(AttendLongKernel(format, heads));
       names.emplace_back(AttendTallKernel(format, heads));
+      if (const absl::string_view prompt = AttendPromptKernel(format, heads); !prompt.empty()) names.emplace_back(prompt);
     }
     names.emplace_back(AttendFarKernel(KvFormat::kFp4, heads));
     names.emplace_back(AttendFarKernel(KvFormat::kK8V4, heads));
@@ -125,6 +126,8 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(AttendKernel(KvFormat::kF32, {128, 128}), "attend_pair_128");
   CHECK_EQ(AttendLongKernel(KvFormat::kK8V4, {256, 256}), "attend_long_k8v4_256");
   CHECK_EQ(AttendTallKernel(KvFormat::kFp4, {192, 128}), "attend_tall_fp4_192_128");
+  CHECK_EQ(AttendPromptKernel(KvFormat::kBF16, {128, 128}), "attend_prompt_bf16_128");
+  CHECK_EQ(AttendPromptKernel(KvFormat::kFp8, {128, 128}), "");
   CHECK_EQ(AttendKernel(KvFormat::kF32, {160, 160}), "");
   CHECK_EQ(AttendKernel(KvFormat::kF32, {128, 64}), "");
   CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");

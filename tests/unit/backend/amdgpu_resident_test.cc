@@ -38,7 +38,8 @@ TEST(threaded_code_differs_in_its_ends_alone) {
       // All of the decoder's come back, and there is room for them, but for those of more rows than resident steps have.
       CHECK_GT(kernel.end_at, 0u);
       const bool many = absl::StartsWith(kernel.name, "tall_") || absl::StartsWith(kernel.name, "attend_tall_") ||
-                        absl::StartsWith(kernel.name, "experts_tall_") || absl::StartsWith(kernel.name, "attend_latent_tall_");
+                        absl::StartsWith(kernel.name, "experts_tall_") || absl::StartsWith(kernel.name, "attend_latent_tall_") ||
+                        absl::StartsWith(kernel.name, "attend_prompt_");
       if (!many) CHECK_OK(ResidentKindFor(kernel));
       CHECK_EQ(WordAt(image.bytes, kernel.end_at), kEnd);
       const uint32_t branch = WordAt(threaded, kernel.end_at);

@@ -191,7 +191,10 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   to->pending.sums = {to->memory.partial};
   const uint64_t blocks = CeilDivide(to->rows, kernels::kTileRows);
   const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{to->rows} * args.top);
-  const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);
+  // Of one row gate and up may be two workgroups (Experts::GateUpApart).
+  const uint64_t apart = to->rows <= kernels::kApartRows ? 2 : 1;
+  const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs * apart, args.down.outputs);
+  const uint64_t workers = std::min<uint64_t>(units * blocks, kernels::kMostArrivals);
   const backend::ExpertsGateUpOp& gate_up = to->pending.gate_up;
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
@@ -203,10 +206,10 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
     to->pending.reduced = {};
   } else if (gating) {
     const kernels::ExpertsAnyArgs any = {args, *gating};
-    to->Add(ExpertsAnyKernel(up.format, down.format, taken), any, units * blocks, /*resident=*/true).beside = beside;
+    to->Add(ExpertsAnyKernel(up.format, down.format, taken), any, workers, /*resident=*/true).beside = beside;
     to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, taken), any};
   } else {
-    to->Add(ExpertsKernel(up.format, down.format, taken), args, units * blocks, /*resident=*/true).beside = beside;
+    to->Add(ExpertsKernel(up.format, down.format, taken), args, workers, /*resident=*/true).beside = beside;
     to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, taken), kernels::ExpertsAnyArgs{args, {}}};
   }
   if (op.add) to->ReduceInto(to->program.x);
