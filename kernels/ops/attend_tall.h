@@ -78,17 +78,20 @@ struct AttendTall {
   using Args = AttendArgs;
   using One = Attend<kFormat, kHeadDim, kValueDim, false>;
   static constexpr uint32_t kLdsBytes = One::kFinishBytes;
+  // Whether attend_prompt_* may have rows: others have no registers for the question.
+  static constexpr bool kAsks = __is_same(Sees, SeesAll) && kFormat == KvFormat::kBF16 && kHeadDim == kValueDim &&
+                                (kHeadDim == 64 || kHeadDim == 128);
 
   // Heads first: so each has a die of its own, where there are as many, whose cache keeps its K and V.
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
     const uint32_t each = AttendTallRows(args.group), rows = RowsHere(step, args.first_row, args.row_count);
-    if (AreAllOfPrompt(step, args.run_rows, args.first_row, rows)) return;
+    if (kAsks && AreAllOfPrompt(step, args.run_rows, args.first_row, rows)) return;
     const uint32_t places = Sees::Places(args, step.splits(), each);
     const uint32_t total = CeilDiv(rows, each) * places * args.kv_heads;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t rest = t / args.kv_heads, block = rest / places, place = rest - block * places;
-      if (IsOfPrompt(step, args.run_rows, args.first_row, rows, args.first_row + block * each)) continue;
+      if (kAsks && IsOfPrompt(step, args.run_rows, args.first_row, rows, args.first_row + block * each)) continue;
       const Sees sees = Sees::Of(args, place, places);
       Block(step, args.first_row + block * each, Min(rows - block * each, each), t - rest * args.kv_heads, sees,
             sees.Split(place), arena);

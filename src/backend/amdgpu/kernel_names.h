@@ -38,10 +38,10 @@ absl::string_view PrepareKernel(kernels::KvFormat format, backend::HeadDims head
 absl::string_view AttendKernel(kernels::KvFormat format, backend::HeadDims heads);
 // Of many rows.
 absl::string_view AttendTallKernel(kernels::KvFormat format, backend::HeadDims heads);
-// Of two caches (kernels/near_args.h): of the far one of this format ("": there is none), and of the near one, whose keys are
-// turned if the far one's are. Tall: of many rows.
 // Of whole runs of rows; "": attend_tall_* has them, too.
 absl::string_view AttendPromptKernel(kernels::KvFormat format, backend::HeadDims heads);
+// Of two caches (kernels/near_args.h): of the far one of this format ("": there is none), and of the near one, whose keys are
+// turned if the far one's are. Tall: of many rows.
 absl::string_view AttendFarKernel(kernels::KvFormat format, backend::HeadDims heads);
 absl::string_view AttendTallFarKernel(kernels::KvFormat format, backend::HeadDims heads);
 absl::string_view AttendNearKernel(backend::HeadDims heads, bool tall);
