@@ -40,9 +40,11 @@ struct RouteScoredArgs {
 };
 static_assert(sizeof(RouteScoredArgs) == 136);
 
-// A launch's workgroups hand over by a word each, which the launch's tag (LaunchTag) is stored in. There are several copies, so that
-// few look at the same one.
-inline constexpr uint32_t kArrivalCopies = 16, kMostArrivals = 512;  // the latter: workgroups, at most
+// A launch's workgroups hand over by a word each, which the launch's tag (LaunchTag) is stored in. There is a copy for each so many
+// workgroups, so that few look at the same one.
+inline constexpr uint32_t kMostArrivals = 512, kLookers = 32;  // workgroups, at most; those that look at a copy
+inline constexpr uint32_t kArrivalCopies = kMostArrivals / kLookers;
+constexpr uint32_t ArrivalCopies(uint32_t workers) { return (workers + kLookers - 1) / kLookers; }
 // Of so many units of gate and up, of steps of so many rows, two workgroups may have one each. What one tells the other lies behind
 // those: a word of 64 bits an element (ops/told.h), [unit][kApartRows][kTileRows].
 inline constexpr uint32_t kApartUnits = 256, kApartRows = 4;

@@ -12,15 +12,15 @@ namespace mainarch::kernels {
 
 // Nobody goes on before all have stored what they had to. Each tells all copies of its word, at once, and looks at one of them: a
 // count would be one step more, and one word for all would be looked at by turns.
-DEVICE void Arrive(Global<uint32_t> words, uint32_t tag, uint32_t worker) {
+DEVICE void Arrive(Global<uint32_t> words, uint32_t tag, uint32_t worker, uint32_t workers) {
   WaitVectorMemory();
   Barrier();
   if (WaveId() != 0) return;
   FenceRelease<Scope::kDevice>();
-  if (LaneId() < kArrivalCopies) StoreFlag<Scope::kDevice>(words + LaneId() * kMostArrivals + worker, tag);
+  if (LaneId() < ArrivalCopies(workers)) StoreFlag<Scope::kDevice>(words + LaneId() * kMostArrivals + worker, tag);
 }
 DEVICE void AwaitAll(Global<const uint32_t> words, uint32_t tag, uint32_t worker, uint32_t workers) {
-  const Global<const uint32_t> own = words + worker % kArrivalCopies * kMostArrivals;
+  const Global<const uint32_t> own = words + worker / kLookers * kMostArrivals;
   for (uint32_t w = ThreadId(); w < workers; w += kThreads) {
     while (LoadFlag<Scope::kDevice>(own + w) != tag) Pause();
   }

@@ -68,7 +68,7 @@ struct Experts {
     }
     constexpr Columns kDownColumns = kDownRounded ? Columns::kRounded : kColumns;
     const Args early = ReadArgumentsAgain<Args>();
-    Arrive(At(early.arrivals), TagOf(early), worker);
+    Arrive(At(early.arrivals), TagOf(early), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     const Sums sums(early);
     typename Together::template Asked<DownTile<kDown>, kDownColumns> asked[2];
@@ -201,8 +201,8 @@ struct Experts {
     }
   }
   // Of one row there are often no more than half as many units as workgroups. Then a workgroup has a unit's gate and another one up,
-  // which it tells: twice as many compute units read. Of codes scalar registers are too few.
-  static constexpr bool kApart = Sums::kFew && !HasCodes(kFormat);
+  // which it tells: twice as many compute units read. Of MXFP4 and pairs, of which a wave then asks for less at once, that is slower.
+  static constexpr bool kApart = Sums::kFew && kAhead;
   template <Columns kColumns>
   DEVICE static void GateUpApart(const Args& args, uint32_t rows, uint32_t t, bool is_up, const Operand<kColumns>& x,
                                  const RowFactor& factor, Arena arena) {
@@ -240,12 +240,10 @@ struct Experts {
   template <Columns kColumns>
   DEVICE static void OneLeaf(const Args& args, const TileRow (&tiles)[1], bool real, const Operand<kColumns>& x, f32x4 (&sums)[1]) {
     const Leaf<kFormat> leaf(0, args.gate_up.steps, WaveId());
-    if constexpr (kAhead) {
-      using Ahead = UnitsAhead<kFormat, kColumns, 1>;
-      if (args.gate_up.steps >= kPartLeaves * 2 * Ahead::kSteps) {
-        Ahead(tiles, leaf, x, real).Sum(tiles, Same{tiles}, leaf, x, sums);
-        return;
-      }
+    using Ahead = UnitsAhead<kFormat, kColumns, 1>;
+    if (args.gate_up.steps >= kPartLeaves * 2 * Ahead::kSteps) {
+      Ahead(tiles, leaf, x, real).Sum(tiles, Same{tiles}, leaf, x, sums);
+      return;
     }
     sums[0] = LeafSums<kFormat, kColumns, 1>(tiles, leaf, x).of[0];
   }

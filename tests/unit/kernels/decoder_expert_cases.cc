@@ -201,7 +201,7 @@ struct Arrivals {
   Bytes before, left;
   explicit Arrivals(const ExpertShape& s) : before(kArrivalBytes, kUntouchedByte), left(kApartAt * 4, kUntouchedByte) {
     const uint32_t tag = LaunchTag(s.index, kTurn, kTurns);
-    for (uint32_t copy = 0; copy < kArrivalCopies; ++copy) {
+    for (uint32_t copy = 0; copy < ArrivalCopies(s.workers); ++copy) {
       for (uint32_t w = 0; w < s.workers; ++w) std::memcpy(&left[(size_t{copy} * kMostArrivals + w) * 4], &tag, 4);
     }
   }
