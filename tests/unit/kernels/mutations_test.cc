@@ -172,6 +172,8 @@ class Run {
     // A fence that has nothing to do needs no scope; a flag does.
     if (mutant.kind == Kind::kScope && !absl::StartsWith(mutant.text, "buffer_")) return why;
     for (Watched& watched : Cases(mutant.kernel)) {
+      // Of megabytes it takes minutes to see who touched which: where smaller ones have told they are left out.
+      if (!why.empty() && BytesOf(*watched.test) > kMostWatched) continue;
       if (!SeenOf(&watched).Executed(mutant.va)) continue;
       Watch(&watched);
       const std::string here = watched.evidence->WhyNothing(mutant.va);
@@ -195,6 +197,12 @@ class Run {
     // Who has taken many times that waits for something that does not come.
     uint64_t Limit() const { return std::min<uint64_t>(3'000'000, 50'000 + 8 * spent); }
   };
+  static constexpr size_t kMostWatched = size_t{2} << 20;
+  static size_t BytesOf(const Case& test) {
+    size_t sum = 0;
+    for (const Buffer& b : test.buffers) sum += b.initial.size();
+    return sum;
+  }
   // Runs the case when it is asked for the first time: mostly the smallest of a kernel's tell all.
   const Coverage& SeenOf(Watched* watched) {
     if (watched->seen != nullptr) return *watched->seen;
@@ -230,13 +238,8 @@ class Run {
       if (uses) found->second.push_back({&test, nullptr, 0, nullptr});
     }
     // Small ones first: most of what is broken shows there.
-    const auto bytes = [](const Watched& watched) {
-      size_t sum = 0;
-      for (const Buffer& b : watched.test->buffers) sum += b.initial.size();
-      return sum;
-    };
     std::stable_sort(found->second.begin(), found->second.end(),
-                     [&](const Watched& a, const Watched& b) { return bytes(a) < bytes(b); });
+                     [](const Watched& a, const Watched& b) { return BytesOf(*a.test) < BytesOf(*b.test); });
     return found->second;
   }
 
