@@ -172,9 +172,9 @@ class Run {
     // A fence that has nothing to do needs no scope; a flag does.
     if (mutant.kind == Kind::kScope && !absl::StartsWith(mutant.text, "buffer_")) return why;
     for (Watched& watched : Cases(mutant.kernel)) {
-      // Of megabytes it takes minutes to see who touched which: where smaller ones have told they are left out.
-      if (!why.empty() && BytesOf(*watched.test) > kMostWatched) continue;
       if (!SeenOf(&watched).Executed(mutant.va)) continue;
+      // Of long ones it takes minutes to see who touched which bytes: a mutant that runs in none that is short counts as missed.
+      if (watched.spent > kMostWatched) continue;
       Watch(&watched);
       const std::string here = watched.evidence->WhyNothing(mutant.va);
       if (here.empty()) {
@@ -197,7 +197,7 @@ class Run {
     // Who has taken many times that waits for something that does not come.
     uint64_t Limit() const { return std::min<uint64_t>(3'000'000, 50'000 + 8 * spent); }
   };
-  static constexpr size_t kMostWatched = size_t{2} << 20;
+  static constexpr uint64_t kMostWatched = 400'000;  // wave-instructions
   static size_t BytesOf(const Case& test) {
     size_t sum = 0;
     for (const Buffer& b : test.buffers) sum += b.initial.size();
