@@ -19,10 +19,12 @@ DEVICE void Arrive(Global<uint32_t> words, uint32_t tag, uint32_t worker, uint32
   FenceRelease<Scope::kDevice>();
   if (LaneId() < ArrivalCopies(workers)) StoreFlag<Scope::kDevice>(words + LaneId() * kMostArrivals + worker, tag);
 }
+// A wave asks for all that its lanes have until it has come: for whole lines, what lies in them behind the last workgroup's word, too.
 DEVICE void AwaitAll(Global<const uint32_t> words, uint32_t tag, uint32_t worker, uint32_t workers) {
   const Global<const uint32_t> own = words + worker / kLookers * kMostArrivals;
-  for (uint32_t w = ThreadId(); w < workers; w += kThreads) {
-    while (LoadFlag<Scope::kDevice>(own + w) != tag) Pause();
+  for (uint32_t first = Uniform(WaveId()) * kWave; first < workers; first += kThreads) {
+    const uint32_t w = first + LaneId();
+    while (Ballot(LoadFlag<Scope::kDevice>(own + w) != tag && w < workers) != 0) Pause();
   }
   Barrier();
   FenceAcquire<Scope::kDevice>();

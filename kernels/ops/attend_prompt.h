@@ -94,7 +94,7 @@ struct AttendPrompt {
     SplitEight query[kSteps];
     f32x4 o[kTiles] = {}, chain[kTiles] = {};
     float largest = -1e30f, total = 0;     // of all splits
-    float of_chain = -1e30f;               // the largest score of the chain at hand
+    float of_chain;                        // the largest score of the chain at hand
     SplitEight weights[kGroups];           // of a split
     float peaks[kGroups], sums[kGroups], shares[kGroups];
     float share;                           // of the split in its chain
@@ -137,8 +137,8 @@ struct AttendPrompt {
       Running<kHeadDim> none;
       One::SplitQueries(args, [=](uint32_t k) { return LoadStep(q, k); }, work.side[s].query, none);
     }
-    FindLargest(work);
-    AddAll(work);
+    Walk<FindLargest>(work);
+    Walk<AddAll>(work);
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSides; ++s) Store(ReadArgumentsAgain<Args>(), work.side[s], work.column[s]);
   }
@@ -166,8 +166,9 @@ struct AttendPrompt {
     return largest;
   }
 
-  // The largest score of each chain, and of all.
-  DEVICE static void FindLargest(Work& work) {
+  // A pass over all splits, chain after chain: what it does before a chain, with a split, and behind a chain.
+  template <class Pass>
+  DEVICE static void Walk(Work& work) {
     Turn turn = {0, 0};
     uint32_t numbers = work.pages.Numbers(0);
     Keys keys[2];
@@ -175,65 +176,63 @@ struct AttendPrompt {
     for (uint32_t i = 0; i < work.splits; ++i) {
       const Turn next = turn.Next(work.splits);
       const uint32_t next_numbers = work.pages.Numbers(next.split);
+      if (turn.index == 0) Pass::Begin(work, turn);
       if (work.Whole(turn.split)) {
-        LargestOf<true>(work, turn.split, numbers, next_numbers, keys);
+        Pass::template Split<true>(work, turn, numbers, next_numbers, keys);
       } else {
-        LargestOf<false>(work, turn.split, numbers, next_numbers, keys);
+        Pass::template Split<false>(work, turn, numbers, next_numbers, keys);
       }
-      if (turn.Last(work.splits)) {
-#pragma clang loop unroll(full)
-        for (uint32_t s = 0; s < kSides; ++s) {
-          Side& side = work.side[s];
-          const float largest = ColumnMax(side.of_chain);
-          *work.At(work.peaks, s, turn.split % kMergeChains) = largest;
-          side.largest = __builtin_fmaxf(side.largest, largest);
-          side.of_chain = -1e30f;
-        }
-      }
+      if (turn.Last(work.splits)) Pass::End(work, turn);
       turn = next;
       numbers = next_numbers;
-    }
-  }
-  template <bool kWhole>
-  DEVICE static void LargestOf(Work& work, uint32_t split, uint32_t numbers, uint32_t next, Keys (&keys)[2]) {
-#pragma clang loop unroll(full)
-    for (uint32_t g = 0; g < kGroups; ++g) {
-      work.pages.Ask(g + 1 == kGroups ? next : numbers, (g + 1) % kGroups, keys[(g + 1) % 2]);
-      KeepOrder();
-#pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kSides; ++s) {
-        Eight score = Scores(keys[g % 2], work.side[s]);
-        if (!kWhole) Mask(split * kSplitTokens + g * 32, work.column[s].position, score);
-        work.side[s].of_chain = Largest(score, work.side[s].of_chain);
-      }
     }
   }
 
-  DEVICE static void AddAll(Work& work) {
-    Turn turn = {0, 0};
-    uint32_t numbers = work.pages.Numbers(0);
-    Keys keys[2];
-    work.pages.Ask(numbers, 0, keys[0]);
-    for (uint32_t i = 0; i < work.splits; ++i) {
-      const Turn next = turn.Next(work.splits);
-      const uint32_t next_numbers = work.pages.Numbers(next.split);
-      if (turn.index == 0) {
+  // The largest score of each chain, and of all.
+  struct FindLargest {
+    DEVICE static void Begin(Work& work, Turn) {
 #pragma clang loop unroll(full)
-        for (uint32_t s = 0; s < kSides; ++s) work.side[s].of_chain = *work.At(work.peaks, s, turn.split % kMergeChains);
-      }
-      if (work.Whole(turn.split)) {
-        AddSplit<true>(work, turn, numbers, next_numbers, keys);
-      } else {
-        AddSplit<false>(work, turn, numbers, next_numbers, keys);
-      }
-      if (turn.Last(work.splits)) {
-#pragma clang loop unroll(full)
-        for (uint32_t s = 0; s < kSides; ++s) AddChain(work, s, turn.index + 1);
-      }
-      turn = next;
-      numbers = next_numbers;
+      for (uint32_t s = 0; s < kSides; ++s) work.side[s].of_chain = -1e30f;
     }
-  }
+    template <bool kWhole>
+    DEVICE static void Split(Work& work, Turn turn, uint32_t numbers, uint32_t next, Keys (&keys)[2]) {
+#pragma clang loop unroll(full)
+      for (uint32_t g = 0; g < kGroups; ++g) {
+        work.pages.Ask(g + 1 == kGroups ? next : numbers, (g + 1) % kGroups, keys[(g + 1) % 2]);
+        KeepOrder();
+#pragma clang loop unroll(full)
+        for (uint32_t s = 0; s < kSides; ++s) {
+          Eight score = Scores(keys[g % 2], work.side[s]);
+          if (!kWhole) Mask(turn.split * kSplitTokens + g * 32, work.column[s].position, score);
+          work.side[s].of_chain = Largest(score, work.side[s].of_chain);
+        }
+      }
+    }
+    DEVICE static void End(Work& work, Turn turn) {
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kSides; ++s) {
+        Side& side = work.side[s];
+        const float largest = ColumnMax(side.of_chain);
+        *work.At(work.peaks, s, turn.split % kMergeChains) = largest;
+        side.largest = __builtin_fmaxf(side.largest, largest);
+      }
+    }
+  };
+  struct AddAll {
+    DEVICE static void Begin(Work& work, Turn turn) {
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kSides; ++s) work.side[s].of_chain = *work.At(work.peaks, s, turn.split % kMergeChains);
+    }
+    template <bool kWhole>
+    DEVICE static void Split(Work& work, Turn turn, uint32_t numbers, uint32_t next, Keys (&keys)[2]) {
+      AddSplit<kWhole>(work, turn, numbers, next, keys);
+    }
+    DEVICE static void End(Work& work, Turn turn) {
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kSides; ++s) AddChain(work, s, turn.index + 1);
+    }
+  };
+
   template <bool kWhole>
   DEVICE static void AddSplit(Work& work, Turn turn, uint32_t numbers, uint32_t next, Keys (&keys)[2]) {
     const uint32_t begin = turn.split * kSplitTokens;

@@ -226,12 +226,13 @@ struct Experts {
       gating = Gating(ReadArgumentsAgain<ExpertsAnyArgs>().gating, id, output * kTileRows + ThreadId() % kTileRows);
     }
     uint64_t up = LoadFlag<Scope::kDevice>(word);
-    while (OtherTag(up, tag) != 0) {
+    while (Ballot(OtherTag(up, tag) != 0) != 0) {
       Pause();
       up = LoadFlag<Scope::kDevice>(word);
     }
     StoreActivated(again, rows, 0, place, output, Activated(gating, value, ValueOf(up)), arena);
   }
+  // There is no next unit: its first tiles are this one's again, which the caches have.
   struct Same {
     const TileRow (&rows)[1];
     DEVICE const TileRow (&operator()() const)[1] { return rows; }

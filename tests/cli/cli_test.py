@@ -309,6 +309,27 @@ class Time(Case):
             self.assertEqual(launches["choose_share"]["workgroups"], 1)
             self.assertEqual(launches["reduce"]["workgroups"], rows)  # more than there are compute units
 
+    def attention_of(self, *options):
+        """Kernels of a layer's attention, in their order."""
+        step = run_json("time", "--tp", "1", "--run-layers", "1", "--packets", *options)
+        return [launch["kernel"] for launch in step["launches"] if launch["kernel"].startswith(("prepare_", "attend_"))]
+
+    def test_few_rows_make_their_own_heads(self):
+        """Up to eight rows, where every split has a workgroup; more of them, and long contexts, have a launch before."""
+        for rows in ("2", "8"):
+            self.assertEqual(self.attention_of("--preset", "tiny", "--rows", rows, "--context", "300"), ["attend_bf16_64"])
+        self.assertEqual(self.attention_of("--preset", "tiny", "--rows", "12", "--context", "300"),
+                         ["prepare_bf16_64", "attend_bf16_64", "attend_long_merge"])
+        self.assertEqual(self.attention_of("--preset", "tiny", "--rows", "8", "--context", "70000"), ["prepare_bf16_64", "attend_long_bf16_64"])
+
+    def test_prompts_that_fill_the_chip_leave_no_parts(self):
+        model = os.path.join(self.scratch, "runs")
+        run("make-checkpoint", model, "--preset", "tiny", "--hidden", 128, "--layers", 1, "--intermediate", 128, "--heads", 512,
+            "--kv-heads", 32, "--head-dim", 64)
+        for rows, prompt in ((128, ["attend_prompt_bf16_64"]), (120, [])):
+            kernels = self.attention_of("--like", model, "--rows", str(rows), "--prompt", "--context", "0")
+            self.assertEqual(kernels, ["prepare_bf16_64", *prompt, "attend_tall_bf16_64"])
+
     def kernels_of_mxfp8(self, model, rows, device="sim:gfx950", weights="mxfp4"):
         step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1",
                         "--format", weights, "--mxfp8", "--device", device)

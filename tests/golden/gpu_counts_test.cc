@@ -71,11 +71,11 @@ void CheckOps(test::Context& test_context, const TokenCounts& counts) {
     // 2 % at the widths of a large model; here the norm's 4 KiB and the like are a larger part.
     CHECK_LE(op.ratio(), 1.05);
     CHECK_GE(op.ratio(), 1.0);
-    // What peers have sent, 2 % of the bytes here, is words beside their epochs, asked for until they are there; so is what
-    // workgroups of experts tell each other, how often depends on how they run: of these what comes from memory is checked alone.
-    const bool adds = op.name.find("all_reduce") != std::string::npos, tells = op.name.find("experts") != std::string::npos;
+    // What peers have sent, 2 % of the bytes here, is words beside their epochs, asked for until they are there: of
+    // one GPU the product is checked alone.
+    const bool adds = op.name.find("all_reduce") != std::string::npos;
     CHECK_GE(op.memory_coalesced(), adds ? 0.97 : 0.98);
-    if (!adds && !tells) CHECK_GE(op.coalesced(), 0.98);
+    if (!adds) CHECK_GE(op.coalesced(), 0.98);
   }
 }
 

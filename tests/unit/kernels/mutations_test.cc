@@ -173,8 +173,6 @@ class Run {
     if (mutant.kind == Kind::kScope && !absl::StartsWith(mutant.text, "buffer_")) return why;
     for (Watched& watched : Cases(mutant.kernel)) {
       if (!SeenOf(&watched).Executed(mutant.va)) continue;
-      // Of long ones it takes minutes to see who touched which bytes: a mutant that runs in none that is short counts as missed.
-      if (watched.spent > kMostWatched) continue;
       Watch(&watched);
       const std::string here = watched.evidence->WhyNothing(mutant.va);
       if (here.empty()) {
@@ -197,12 +195,6 @@ class Run {
     // Who has taken many times that waits for something that does not come.
     uint64_t Limit() const { return std::min<uint64_t>(3'000'000, 50'000 + 8 * spent); }
   };
-  static constexpr uint64_t kMostWatched = 400'000;  // wave-instructions
-  static size_t BytesOf(const Case& test) {
-    size_t sum = 0;
-    for (const Buffer& b : test.buffers) sum += b.initial.size();
-    return sum;
-  }
   // Runs the case when it is asked for the first time: mostly the smallest of a kernel's tell all.
   const Coverage& SeenOf(Watched* watched) {
     if (watched->seen != nullptr) return *watched->seen;
@@ -238,8 +230,13 @@ class Run {
       if (uses) found->second.push_back({&test, nullptr, 0, nullptr});
     }
     // Small ones first: most of what is broken shows there.
+    const auto bytes = [](const Watched& watched) {
+      size_t sum = 0;
+      for (const Buffer& b : watched.test->buffers) sum += b.initial.size();
+      return sum;
+    };
     std::stable_sort(found->second.begin(), found->second.end(),
-                     [](const Watched& a, const Watched& b) { return BytesOf(*a.test) < BytesOf(*b.test); });
+                     [&](const Watched& a, const Watched& b) { return bytes(a) < bytes(b); });
     return found->second;
   }
 
