@@ -95,13 +95,14 @@ inline constexpr uint32_t kResultSlots = 64;
 
 struct LeaseHead {
   uint32_t number = 0;  // what the host writes to `recall` to end it
-  uint32_t reserved[3] = {};
+  uint32_t slot_lists = 0;  // caches of slots
+  uint32_t reserved[2] = {};
 };
 static_assert(sizeof(LeaseHead) == 16);
 struct LeaseRow {
   uint32_t rounds = 0;  // it may go on for; a row that does not go on runs its last token again
   uint32_t stops_at = 0, stops = 0;  // tokens behind which it does not
-  uint32_t reserved = 0;
+  uint32_t slots_at = 0;  // of the next round: where its states go, a slot of each cache of slots
 };
 static_assert(sizeof(LeaseRow) == 16);
 

@@ -48,8 +48,10 @@ struct ResidentOp {
   uint32_t workers = 0;  // workgroups, at most those of the resident kernel
   uint16_t beside = 0;   // not 0: it needs nothing of the op before
   uint16_t stop_at = 0;  // of the list, before which all leave whose first rank is asked at this one; 0: not asked
-  uint32_t code_bytes = 0, kernarg_bytes = 0;
-  // What workgroup n reads whatever came before (weights): so many bytes at `reads` + n * reads_stride,
+  uint32_t code_bytes = 0;
+  uint16_t kernarg_bytes = 0;
+  uint16_t first = 0;  // workgroup of the resident kernel that is the launch's first
+  // What workgroup n of the launch reads whatever came before (weights): so many bytes at `reads` + n * reads_stride,
   // which are brought into its L2 while it waits.
   uint64_t reads = 0;
   uint32_t reads_stride = 0, reads_bytes = 0;
@@ -107,6 +109,22 @@ struct ResidentResume {
 };
 static_assert(sizeof(ResidentResume) == sizeof(ResidentLine));
 
+// Which workgroup is which. Ops have from one workgroup up, mostly fewer than there are: so numbers are dealt by where a
+// workgroup finds itself. First come those that were the first on their compute unit, then those that were the second, and
+// so on; of these XCDs take turns, each in the order of its compute units. Nothing is assumed of how a launch is spread,
+// nor of XCDs being alike.
+inline constexpr uint32_t kResidentLayers = 8;   // a compute unit has 32 waves at most
+inline constexpr uint32_t kResidentUnits = 256;  // numbers that a compute unit of an XCD may have (wave.h UnitId)
+struct ResidentPlaces {
+  ResidentLine layers[kResidentLayers];  // [l][x]: compute units of XCD x that have more than l workgroups
+  uint32_t units[kResidentXccs][kResidentUnits] = {};  // workgroups of each
+};
+// Of a layer's workgroups on XCD `other`, `count` in all, those that come before the one of XCD `xcc` that has `before`
+// of its own XCD before it.
+constexpr uint32_t ResidentBefore(uint32_t xcc, uint32_t before, uint32_t other, uint32_t count) {
+  return count <= before ? count : before + (other < xcc ? 1 : 0);
+}
+
 // Where the workgroups of one launch meet: those of an XCD, whose last one then tells every XCD that
 // all of them are there. All zeros at its beginning, but for what the launch before has left in `resume`.
 struct ResidentMeeting {
@@ -115,8 +133,9 @@ struct ResidentMeeting {
   ResidentLine arrived[kResidentXccs];  // [0], 64 bits: at meetings, since the launch began; and kResidentLeaves
   ResidentLine told[kResidentXccs];     // [from]: ResidentMet of the last meeting at which all of XCD `from` were
   ResidentResume resume;
+  ResidentPlaces places;
 };
-static_assert(sizeof(ResidentMeeting) == 128 * (2 + 3 * kResidentXccs));
+static_assert(sizeof(ResidentMeeting) == 128 * (2 + 3 * kResidentXccs) + sizeof(ResidentPlaces));
 inline constexpr uint64_t kResidentLeaves = uint64_t{1} << 63;  // set in the count by who says that all leave
 constexpr uint32_t ResidentMet(uint32_t round, bool leaves) { return 2 * round + (leaves ? 1 : 0); }
 

@@ -206,6 +206,7 @@ inline constexpr int kHwRegHwId = 4, kHwRegXccId = 20;
 DEVICE uint32_t XccId() { return GetReg<kHwRegXccId, 0, 4>(); }
 // HW_ID fields of GFX9: cu_id [11:8], sh_id [12], se_id [15:13].
 DEVICE uint32_t CuId() { return GetReg<kHwRegHwId, 8, 4>(); }
+DEVICE uint32_t UnitId() { return GetReg<kHwRegHwId, 8, 8>(); }  // all three: of the compute units of an XCD
 DEVICE uint32_t SeId() { return GetReg<kHwRegHwId, 13, 3>(); }
 
 }  // namespace mainarch::kernels

@@ -46,8 +46,9 @@ struct Resident {
     id = MadeHere(id);
     Group group = {nullptr, &kept->leaves, id & ~kCameBack, 0, 0, 0};
     if (id == group.worker) {
-      Begin(group.worker, workers, kept);
+      Begin(id, workers, kept);
       BarrierLds();
+      group.worker = Uniform(uint32_t{kept->way.worker});
     }
     const Lds<u32x4> quads = reinterpret_cast<Lds<u32x4>>(&kept->meeting);
     const u32x4 first = quads[0], second = quads[1], third = quads[2];
@@ -83,7 +84,7 @@ struct Resident {
         FetchOp(kept, next, next < list.count ? list.ops + next * sizeof(ResidentOp) : 0);
         const bool listens = meets && op.stop_at != 0 && group.worker == 0 && WaveId() == 2;
         const uint32_t asked = listens ? Listen(kept) : 0;
-        if (meets) Fetch(op, group.worker);
+        Fetch(op, group.worker);
         if (listens) Heed(kept, op.stop_at, asked);
       }
       bool leaves = false;
@@ -104,11 +105,11 @@ struct Resident {
         next = 0;
         continue;
       }
-      if (group.worker < op.workers) break;
+      if (group.worker - op.first < op.workers) break;
       op = OpIn(kept, next);
       if (group.worker == 0) ours = Uniform(uint32_t{kept->first});
     }
-    JumpInto(op.code, op.kernarg, group.worker, ThreadId(), kept);
+    JumpInto(op.code, op.kernarg, group.worker - op.first, ThreadId(), kept);
   }
 
  private:
@@ -124,7 +125,9 @@ struct Resident {
     op.beside = static_cast<uint16_t>(beside);
     op.stop_at = static_cast<uint16_t>(beside >> 16);
     op.code_bytes = Uniform(uint32_t{b[2]});
-    op.kernarg_bytes = Uniform(uint32_t{b[3]});
+    const uint32_t first = Uniform(uint32_t{b[3]});
+    op.kernarg_bytes = static_cast<uint16_t>(first);
+    op.first = static_cast<uint16_t>(first >> 16);
     op.reads = Uniform(Pair(c[0], c[1]));
     op.reads_stride = Uniform(uint32_t{c[2]});
     op.reads_bytes = Uniform(uint32_t{c[3]});
@@ -196,8 +199,9 @@ struct Resident {
     } else if (wave == 1) {
       if (lane * kLine < next.kernarg_bytes) Touch(next.kernarg + lane * kLine);
     }
-    if (next.reads_bytes == 0 || worker >= next.workers) return;
-    const uint64_t first = next.reads + uint64_t{worker} * next.reads_stride;
+    const uint32_t own = worker - next.first;
+    if (next.reads_bytes == 0 || own >= next.workers) return;
+    const uint64_t first = next.reads + uint64_t{own} * next.reads_stride;
     uint32_t words[kReadsDeep];
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kReadsDeep; ++i) {
@@ -282,21 +286,51 @@ struct Resident {
     return list->count != 0;
   }
 
-  DEVICE static void Begin(uint32_t worker, uint32_t workers, Lds<Kept> kept) {
+  // How many workgroups its compute unit had before this one.
+  DEVICE static uint32_t TakePlace(Global<ResidentPlaces> places) {
+    const uint32_t layer = AddFlag<Scope::kDevice>(&places->units[XccId()][UnitId()], 1u);
+    AddFlag<Scope::kDevice>(&places->layers[layer].values[XccId()], 1u);
+    return layer;
+  }
+  // Once all have taken theirs; a wave's.
+  DEVICE static uint32_t NumberOf(Global<ResidentPlaces> places, uint32_t layer) {
+    const uint32_t xcc = XccId(), unit = UnitId();
+    uint32_t before = 0, number = 0;
+    for (uint32_t u = LaneId(); u < kResidentUnits; u += kWave) {
+      const bool is_before = u < unit && LoadFlag<Scope::kDevice>(&places->units[xcc][u]) > layer;
+      before += static_cast<uint32_t>(__builtin_popcountll(Ballot(is_before)));
+    }
+    for (uint32_t own = 0; own <= layer; ++own) {
+      for (uint32_t x = 0; x < kResidentXccs; ++x) {
+        const uint32_t count = LoadFlag<Scope::kDevice>(&places->layers[own].values[x]);
+        number += own < layer ? count : ResidentBefore(xcc, before, x, count);
+      }
+    }
+    return Uniform(number);
+  }
+
+  // The launch's workgroup `id`, of `workers`.
+  DEVICE static void Begin(uint32_t id, uint32_t workers, Lds<Kept> kept) {
     const Args& args = ArgumentsAgain<Args>();
     const Global<ResidentMeeting> meeting = &At(args.state)->meetings[args.turn];
-    if (worker == 0) {
+    if (id == 0) {
       const Global<uint32_t> other =
           reinterpret_cast<Global<uint32_t>>(&At(args.state)->meetings[args.turn ^ 1]);
       for (uint32_t i = ThreadId(); i < sizeof(ResidentMeeting) / 4; i += kThreads) other[i] = 0;
     }
-    if (ThreadId() != 0) return;
-    AddFlag<Scope::kDevice>(&meeting->members[XccId()].values[0], 1u);
-    WaitVectorMemory();
-    FenceRelease<Scope::kDevice>();
-    AddFlag<Scope::kDevice>(&meeting->started.values[0], 1u);
-    WaitFlag<Scope::kDevice>(&meeting->started.values[0], workers);
-    FenceAcquire<Scope::kDevice>();
+    if (WaveId() != 0) return;
+    uint32_t layer = 0;
+    if (LaneId() == 0) {
+      AddFlag<Scope::kDevice>(&meeting->members[XccId()].values[0], 1u);
+      layer = TakePlace(&meeting->places);
+      WaitVectorMemory();
+      FenceRelease<Scope::kDevice>();
+      AddFlag<Scope::kDevice>(&meeting->started.values[0], 1u);
+      WaitFlag<Scope::kDevice>(&meeting->started.values[0], workers);
+      FenceAcquire<Scope::kDevice>();
+    }
+    const uint32_t worker = NumberOf(&meeting->places, Uniform(layer));
+    if (LaneId() != 0) return;
     uint32_t xccs = 0;
     for (uint32_t x = 0; x < kResidentXccs; ++x) {
       const bool any = LoadFlag<Scope::kDevice>(&meeting->members[x].values[0]) != 0;

@@ -152,6 +152,7 @@ struct StepBegin {
       ++row[1];
       row[3] = kHere;
       --lease[0];
+      TakeSlots(to, lane, lease);
       ++reinterpret_cast<Global<ChoiceRow>>(to + to[8])[lane].position;
     } else if (has_row) {
       // The same again: what it writes is what is there.
@@ -167,6 +168,17 @@ struct StepBegin {
       to[14] = rounds - 1;
     }
     return true;
+  }
+
+  // The row's states: from where the row before has left them, to the next slots that it was given.
+  DEVICE static void TakeSlots(Global<uint32_t> to, uint32_t row, Global<uint32_t> lease) {
+    const uint32_t rows = to[0], lists = to[to[15] + 1], at = lease[3];
+    for (uint32_t i = 0; i < lists; ++i) {
+      const Global<uint32_t> in = to + to[13] + i * 2 * rows + row, out = in + rows;
+      *in = *out;
+      *out = to[at + i];
+    }
+    lease[3] = at + lists;
   }
 
   DEVICE static bool IsIn(Global<const uint32_t> tokens, uint32_t count, uint32_t token) {

@@ -132,6 +132,7 @@ struct Choice {
 struct Lease {
   uint32_t rounds = 0;  // behind the step, at most
   absl::Span<const uint32_t> stops[2];
+  absl::Span<const uint32_t> slots;  // [rounds][caches of slots]: where each round's states go
 };
 
 // Rows of one sequence are adjacent and in ascending position. KV of all positions before a

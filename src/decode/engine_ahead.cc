@@ -37,14 +37,22 @@ bool EngineImpl::Foresee() {
          ahead_.size() <= options_.logit_rows;
 }
 
-// `rounds`: pages for them too, of each as many as it may go on for.
+// `rounds`: pages and slots for them too, of each as many as it may go on for. Of slots there may be fewer; a sequence that
+// could go on must not stay behind the others.
 Status EngineImpl::PrepareAhead(uint32_t rounds) {
   leases_.clear();
+  uint64_t most = rounds;
   for (const Outcome& outcome : ahead_) {
     Sequence& s = *outcome.sequence;
-    const auto own = static_cast<uint32_t>(std::min<uint64_t>(rounds, s.RoundsAhead()));
+    const uint64_t own = std::min<uint64_t>(rounds, s.RoundsAhead());
     RETURN_IF_ERROR(s.caches().Prepare({1, 0, s.prompt_end(), own}, ahead_hooks_));
-    if (rounds > 0) leases_.push_back(s.LeaseOf(own));
+    if (s.caches().reserved() < own) most = std::min(most, s.caches().reserved());
+  }
+  if (rounds == 0) return OkStatus();
+  for (const Outcome& outcome : ahead_) {
+    Sequence& s = *outcome.sequence;
+    s.caches().Reserve(most);
+    if (most > 0) leases_.push_back(s.Reserved());
   }
   return OkStatus();
 }
@@ -57,7 +65,7 @@ uint32_t EngineImpl::Rounds() const {
     if (!s.WantsOnlyTokens()) return 0;
     most = std::max(most, s.RoundsAhead());
   }
-  return static_cast<uint32_t>(std::min<uint64_t>(most, context_->max_rounds()));
+  return static_cast<uint32_t>(std::min<uint64_t>({most, context_->max_rounds(), state_rounds_}));
 }
 
 void EngineImpl::FillAhead() {

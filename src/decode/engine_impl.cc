@@ -171,6 +171,20 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner
   return EngineImpl::Create(std::move(owner), weights, facts, options);
 }
 
+namespace {
+
+// So many that each sequence finds a slot for each of them, whatever the others hold.
+uint32_t RoundsOf(const std::vector<model::CachePool>& pools, const EngineOptions& o) {
+  uint64_t rounds = model::kMostReserved;
+  for (const model::CachePool& pool : pools) {
+    const uint64_t own = pool.units.total() / o.max_sequences, others = 3 + uint64_t{o.max_drafts} + o.snapshots;
+    if (pool.form.slots) rounds = std::min(rounds, own - std::min(own, others));
+  }
+  return static_cast<uint32_t>(rounds);
+}
+
+}  // namespace
+
 EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts,
                        const Sizes& sizes, const Budget& room)
     : owner_(std::move(owner)),
@@ -179,6 +193,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
       fingerprint_(facts.fingerprint),
       kv_places_(facts.kv_places),
       pools_(MakePools(facts.caches, sizes.pools)),
+      state_rounds_(RoundsOf(pools_, options_)),
       model_caches_(facts.caches.size() - facts.head_caches.size()),
       whole_cache_(FirstWhole(pools_)),
       whole_(whole_cache_ < pools_.size() ? &pools_[whole_cache_].units : nullptr),

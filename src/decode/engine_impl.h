@@ -235,6 +235,7 @@ class EngineImpl final : public Engine {
   SequenceLimits limits_;
   uint32_t vectors_ = 0;  // ModelFacts::vectors
   std::vector<model::CachePool> pools_;  // of each cache
+  const uint32_t state_rounds_;          // rounds that there are slots for
   const size_t model_caches_;            // so many are the model's, the others the head's
   const size_t whole_cache_;             // the first one without a window ...
   model::PagePool* const whole_;         // ... and its pool; null: there is none

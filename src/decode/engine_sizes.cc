@@ -20,11 +20,20 @@ constexpr uint32_t kDefaultSnapshotTokens = 512;
 constexpr uint32_t kMaxSnapshots = 256;
 constexpr uint32_t kMaxDrafts = 64;
 
-PoolWish WishOf(const EngineOptions& o, bool fixed_pages) {
+// Rounds of a model with states, by default: the host then says something for every eighth token, and each sequence has
+// as many slots more, of some MB each.
+constexpr uint32_t kStateRounds = 7;
+
+PoolWish WishOf(const EngineOptions& o, uint32_t rounds, bool fixed_pages) {
   return {{o.kv_tokens / backend::kPageTokens, o.max_sequences, o.max_step_tokens, o.max_drafts,
-           o.snapshots},
+           o.snapshots, rounds},
           fixed_pages,
           o.state_slots};
+}
+
+// Where steps may have rounds behind them.
+uint32_t StateRounds(const EngineOptions& o) {
+  return o.resident == backend::ResidentMode::kOff || o.max_drafts > 0 ? 0 : kStateRounds;
 }
 
 // Chosen by what can be of use, where the caller did not say.
@@ -75,9 +84,9 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
       backend::kPageTokens);
   // With the steps that this many pages are good for; of fewer pages they get smaller.
   o.max_step_tokens = StepTokens(options, o);
-  RETURN_IF_ERROR(PoolSizes(facts.caches, WishOf(o, false)).status());
+  RETURN_IF_ERROR(PoolSizes(facts.caches, WishOf(o, 0, false)).status());
   ASSIGN_OR_RETURN(const model::CacheDemand demand,
-                   DemandWithin(facts.caches, WishOf(o, options.kv_tokens > 0), budget));
+                   DemandWithin(facts.caches, WishOf(o, StateRounds(o), options.kv_tokens > 0), budget));
   o.kv_tokens = demand.pages * backend::kPageTokens;
   o.snapshots = demand.snapshots;
   o.max_step_tokens = StepTokens(options, o);
@@ -86,7 +95,7 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
   const uint64_t all_logits = uint64_t{o.max_sequences} * (1 + uint64_t{o.max_drafts});
   o.logit_rows = static_cast<uint32_t>(std::min<uint64_t>(
       o.max_step_tokens, std::max<uint64_t>(o.logit_rows, all_logits)));
-  ASSIGN_OR_RETURN(std::vector<uint32_t> pools, PoolSizes(facts.caches, WishOf(o, false)));
+  ASSIGN_OR_RETURN(std::vector<uint32_t> pools, PoolSizes(facts.caches, WishOf(o, demand.rounds, false)));
   return Sizes{o, std::move(pools)};
 }
 

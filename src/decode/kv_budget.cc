@@ -80,7 +80,7 @@ Budget BudgetOf(const backend::KvRoom& room, uint64_t memory_bytes) {
 StatusOr<std::vector<uint32_t>> PoolSizes(const std::vector<model::CacheForm>& forms,
                                           const PoolWish& wish) {
   PoolWish least = wish;
-  least.demand.snapshots = least.state_slots = 0;
+  least.demand.snapshots = least.demand.rounds = least.state_slots = 0;
   const std::vector<uint64_t> needed = UnitsOf(forms, least), units = UnitsOf(forms, wish);
   std::vector<uint32_t> sizes;
   for (size_t c = 0; c < forms.size(); ++c) {
@@ -117,7 +117,15 @@ StatusOr<model::CacheDemand> DemandWithin(const std::vector<model::CacheForm>& f
     tried.demand.snapshots = static_cast<uint32_t>(snapshots);
     return fits();
   };
+  const auto fits_rounds = [&](uint64_t rounds) {
+    tried.demand.rounds = static_cast<uint32_t>(rounds);
+    return fits();
+  };
   if (fits()) return wish.demand;
+  if (fits_rounds(0)) {
+    tried.demand.rounds = static_cast<uint32_t>(Largest(0, wish.demand.rounds, fits_rounds));
+    return tried.demand;
+  }
   if (fits_snapshots(0)) {
     tried.demand.snapshots =
         static_cast<uint32_t>(Largest(0, wish.demand.snapshots, fits_snapshots));

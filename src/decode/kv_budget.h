@@ -4,8 +4,8 @@
 // and what the caller allows. Asked before anything is reserved, so that a wild number is refused at
 // once.
 //
-// Where there is too little, snapshots give way first: without them more is run again, without
-// pages fewer tokens fit. Then pages of the caches without a window, if the caller left their number
+// Where there is too little, slots for rounds give way first: without them the host has a part in each step. Then snapshots: without
+// them more is run again, without pages fewer tokens fit. Then pages of the caches without a window, if the caller left their number
 // open. What is left at the least is one of these pages, the pages that windows touch, and the slots
 // that sequences stand on and write to.
 #ifndef MAINARCH_DECODE_KV_BUDGET_H_
@@ -44,7 +44,7 @@ StatusOr<std::vector<uint32_t>> PoolSizes(const std::vector<model::CacheForm>& f
 // Over all caches; stops at UINT64_MAX.
 uint64_t PoolBytes(const std::vector<uint32_t>& sizes, const Budget& budget);
 
-// The wish's demand with as many snapshots and, where they are not fixed, pages as fit.
+// The wish's demand with as many rounds, snapshots and, where they are not fixed, pages as fit.
 // OutOfDeviceMemory says what the least takes and what there is.
 StatusOr<model::CacheDemand> DemandWithin(const std::vector<model::CacheForm>& forms,
                                           const PoolWish& wish, const Budget& budget);

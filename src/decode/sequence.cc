@@ -293,9 +293,10 @@ bool Sequence::WantsOnlyTokens() const {
   return AsksTheSame() && !options_.all_logits && !scored && !banned;
 }
 
-backend::Lease Sequence::LeaseOf(uint32_t rounds) const {
+backend::Lease Sequence::Reserved() const {
   backend::Lease lease;
-  lease.rounds = rounds;
+  lease.rounds = static_cast<uint32_t>(caches_.reserved());
+  lease.slots = caches_.ReservedSlots();
   if (!options_.ignore_eos) lease.stops[0] = limits_->eos_ids;
   lease.stops[1] = options_.stop_tokens;
   return lease;

@@ -119,8 +119,8 @@ class Sequence {
   bool WantsOnlyTokens() const;
   // ... so many more than that one, at most.
   uint64_t RoundsAhead() const { return LastLength() - std::min<uint64_t>(LastLength(), tokens_.size() + 2); }
-  // The tokens that end it.
-  backend::Lease LeaseOf(uint32_t rounds) const;
+  // What its caches have reserved, and the tokens that end it.
+  backend::Lease Reserved() const;
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
   void CommitFull() { End(Finish::kLength); }

@@ -36,8 +36,8 @@ uint32_t FirstPage(const CacheForm& form, uint64_t position) {
 uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& d) {
   if (form.whole()) return d.pages;
   if (form.slots) {
-    // What each stands on, what each writes in a step, and the snapshots.
-    return uint64_t{d.sequences} * (2 + uint64_t{d.drafts} + d.snapshots);
+    // What each stands on, what each writes in a step, in the one behind it and in that one's rounds, and the snapshots.
+    return uint64_t{d.sequences} * (2 + uint64_t{d.drafts} + d.snapshots + (d.rounds > 0 ? 1 + d.rounds : 0));
   }
   // A window that begins inside a page touches one page more; so does a chunk.
   const uint64_t window = uint64_t{PagesFor(form.window)} + 1;
@@ -53,11 +53,12 @@ void SequenceCaches::Open(std::vector<CachePool>* pools, uint64_t max_tokens, ui
   prefixes_ = prefixes;
   snapshot_tokens_ = snapshot_tokens;
   max_snapshots_ = max_snapshots;
-  keeps_snapshots_ = has_states_ = false;
+  keeps_snapshots_ = false;
+  state_caches_ = 0;
   caches_.resize(pools->size());
   step_.resize(pools->size());
   for (size_t c = 0; c < caches_.size(); ++c) {
-    has_states_ |= form(c).slots;
+    state_caches_ += form(c).slots;
     keeps_snapshots_ |= !form(c).whole();
     if (form(c).slots) {
       caches_[c].out.reserve(size_t{max_drafts} + 1 + kMostMarks);
@@ -66,6 +67,7 @@ void SequenceCaches::Open(std::vector<CachePool>* pools, uint64_t max_tokens, ui
       caches_[c].table = PageTable(&pool(c), PagesFor(max_tokens));
     }
   }
+  reserved_slots_.reserve(kMostReserved * state_caches_);
   if (!keeps_snapshots()) return;
   snapshots_.reserve(size_t{max_snapshots} + kMostMarks);
   spares_.resize(snapshots_.capacity());
@@ -90,7 +92,15 @@ Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
       RETURN_IF_ERROR(PreparePages(c, run, hooks));
     }
   }
-  return has_states_ ? PrepareStates(run, hooks) : OkStatus();
+  if (state_caches_ == 0) return OkStatus();
+  if (finds && !reserved_slots_.empty()) {
+    TakeReserved();
+    return OkStatus();
+  }
+  Reserve(0);
+  RETURN_IF_ERROR(PrepareStates(run, hooks));
+  ReserveStates(run.reserve);
+  return OkStatus();
 }
 
 Status SequenceCaches::PreparePages(size_t c, const Run& run, const Hooks& hooks) {
@@ -105,6 +115,39 @@ Status SequenceCaches::PreparePages(size_t c, const Run& run, const Hooks& hooks
       begin(), rows,
       [&](uint32_t from, uint32_t to) { return hooks.copy(static_cast<int32_t>(c), from, to); },
       [&](uint32_t page) { hooks.forget(c, page); });
+}
+
+void SequenceCaches::ReserveStates(uint64_t rows) {
+  for (; reserved_ < std::min<uint64_t>(rows, kMostReserved); ++reserved_) {
+    for (size_t c = 0; c < caches_.size(); ++c) {
+      if (!form(c).slots) continue;
+      const uint32_t slot = pool(c).Acquire();
+      if (slot == kNoPage) return Reserve(reserved_);
+      reserved_slots_.push_back(slot);
+    }
+  }
+}
+
+void SequenceCaches::Reserve(uint64_t rows) {
+  reserved_ = std::min(reserved_, rows);
+  const size_t first = reserved_ * state_caches_;
+  if (first >= reserved_slots_.size()) return;
+  size_t own = first;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) continue;
+    for (size_t i = own; i < reserved_slots_.size(); i += state_caches_) pool(c).Release(reserved_slots_[i]);
+    ++own;
+  }
+  reserved_slots_.resize(first);
+}
+
+// Of the row that the step prepared last has.
+void SequenceCaches::TakeReserved() {
+  auto slot = reserved_slots_.begin();
+  for (Cache& cache : caches_) {
+    if (form(static_cast<size_t>(&cache - caches_.data())).slots) OutOf(cache).push_back({0, *slot++});
+  }
+  reserved_slots_.erase(reserved_slots_.begin(), slot);
 }
 
 // False: some cache has no slot left, and nothing was taken.
@@ -140,7 +183,7 @@ Status SequenceCaches::PrepareStates(const Run& run, const Hooks& hooks) {
 }
 
 void SequenceCaches::PrepareSnapshots(const Hooks& hooks) {
-  if (!has_states_) return;
+  if (state_caches_ == 0) return;
   uint64_t first_kept = UINT64_MAX;  // states from here on are kept anyway
   for (Cache& cache : caches_) {
     if (!OutOf(cache).empty()) first_kept = OutOf(cache).front().row;
@@ -219,7 +262,8 @@ void SequenceCaches::Abort() {
 
 void SequenceCaches::AbortAhead() {
   if (ahead_ == 0 && reserved_ == 0) return;
-  ahead_ = reserved_ = 0;
+  ahead_ = 0;
+  Reserve(0);
   for (size_t c = 0; c < caches_.size(); ++c) {
     Release(c, &caches_[c].ahead);
     if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);
@@ -307,7 +351,7 @@ void SequenceCaches::PassPages() {
 
 bool SequenceCaches::CanStand(uint64_t position) const {
   if (position == 0) return true;
-  if (has_states_) return false;  // but at a snapshot
+  if (state_caches_ > 0) return false;  // but at a snapshot
   for (size_t c = 0; c < caches_.size(); ++c) {
     if (!caches_[c].table.Holds(FirstPage(c, position), PagesFor(position))) return false;
   }

@@ -49,12 +49,16 @@ struct CacheDemand {
   uint32_t step_tokens = 1;
   uint32_t drafts = 0;     // of one sequence and step
   uint32_t snapshots = 0;  // of one sequence
+  uint32_t rounds = 0;     // of one sequence, behind a step ahead
 };
 
 // Enough that only caches without a window can ever run out: once the snapshots are given up, every
 // sequence has what it stands on and what a step writes. (Where there is a cache without a window,
 // a windowed one never holds more pages than that, since it holds a page only where that does.)
 uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& demand);
+
+// Rows behind a step that slots are reserved for, at most.
+inline constexpr uint32_t kMostReserved = 31;
 
 struct CachePool {
   CacheForm form;
@@ -68,7 +72,9 @@ class SequenceCaches {
     uint64_t rows = 0;
     uint64_t drafts = 0;      // of them, the last ones, may be taken back: Commit says
     uint64_t prompt_end = 0;  // a snapshot is worth having one token before it; 0: none
-    uint64_t reserve = 0;     // pages for so many rows behind them too, which Prepare then finds
+    // Pages, and slots as far as there are any, for so many rows behind them too, which Prepare then finds, a row at a
+    // time.
+    uint64_t reserve = 0;
   };
   struct Hooks {
     std::function<Status(int32_t cache, uint32_t from, uint32_t to)> copy;  // of a page
@@ -98,6 +104,12 @@ class SequenceCaches {
   // Once every sequence of the step is prepared: room for states inside it that are worth a
   // snapshot, as far as there is any.
   void PrepareSnapshots(const Hooks& hooks);
+  // Rows that there are reserves for ...
+  uint64_t reserved() const { return reserved_; }
+  // ... of which no more than `rows` are wanted.
+  void Reserve(uint64_t rows);
+  // Where their states go: of each row a slot of each cache of slots.
+  absl::Span<const uint32_t> ReservedSlots() const { return reserved_slots_; }
   // For the step that was prepared last; one for each cache.
   absl::Span<const backend::StepCache> step();
   // The first `rows` tokens of the step that was prepared first count; what was taken for the others
@@ -169,6 +181,8 @@ class SequenceCaches {
   Status PreparePages(size_t cache, const Run& run, const Hooks& hooks);
   Status PrepareStates(const Run& run, const Hooks& hooks);
   bool AddOut(uint32_t row, const Hooks& hooks);
+  void ReserveStates(uint64_t rows);
+  void TakeReserved();
   void Release(size_t cache, std::vector<backend::StateOut>* outs);
   using Marks = std::array<uint64_t, 3>;
   Marks MarksIn(uint64_t first, uint64_t last) const;
@@ -183,13 +197,14 @@ class SequenceCaches {
   std::vector<CachePool>* pools_ = nullptr;
   uint64_t position_ = 0;
   uint64_t rows_ = 0, ahead_ = 0;  // of the step prepared, and of the one behind it; 0: none
-  uint64_t reserved_ = 0;          // rows behind those that there are pages for
+  uint64_t reserved_ = 0;          // rows behind those that there are pages and slots for
+  std::vector<uint32_t> reserved_slots_;
   std::vector<Cache> caches_;
   std::vector<backend::StepCache> step_;
   // Ascending positions. Spares keep their vectors, so that none is made in a step.
   std::vector<Snapshot> snapshots_, spares_;
   bool keeps_snapshots_ = false;  // some cache has states or a window
-  bool has_states_ = false;
+  size_t state_caches_ = 0;  // caches of slots
   uint32_t snapshot_tokens_ = 0;
   uint32_t max_snapshots_ = 0;
   bool prefixes_ = false;

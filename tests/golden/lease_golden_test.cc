@@ -15,6 +15,8 @@
 #include "decode/engine.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
+#include "model/sequence_caches.h"
+#include "model/synthetic.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -29,18 +31,39 @@ class Alone {
  public:
   static constexpr uint32_t kPages = 8;
 
-  explicit Alone(std::unique_ptr<backend::Context> context) : context_(std::move(context)) {
+  static constexpr uint32_t kSlots = 8;
+
+  Alone(std::unique_ptr<backend::Context> context, const std::vector<model::CacheForm>& forms) : context_(std::move(context)) {
     for (uint32_t i = 0; i < kPages; ++i) pages_.push_back(kPages - 1 - i);
-    cache_.pages = pages_;
+    for (const model::CacheForm& form : forms) {
+      backend::StepCache cache;
+      if (form.slots) cache.state_out = out_;
+      if (!form.slots) cache.pages = pages_;
+      caches_.push_back(cache);
+      state_caches_ += form.slots;
+    }
   }
   static StatusOr<std::unique_ptr<Alone>> Create(const model::Model& model, ResidentMode mode = ResidentMode::kOn) {
     backend::ContextOptions options;
     options.max_rows = 24;
     options.max_logit_rows = 4;
-    options.pages = {kPages};
     options.resident = mode;
+    const std::vector<model::CacheForm> forms = model::FormsOf(model.weights().program());
+    for (const model::CacheForm& form : forms) {
+      options.slots.push_back(form.slots ? kSlots : 0);
+      options.pages.push_back(form.slots ? 0 : kPages);
+    }
     ASSIGN_OR_RETURN(auto context, model.weights().CreateContext(options));
-    return std::make_unique<Alone>(std::move(context));
+    return std::make_unique<Alone>(std::move(context), forms);
+  }
+  // Of so many rounds behind a sequence's first token, whose state goes to slot 0.
+  backend::Lease LeaseOf(uint32_t rounds) {
+    backend::Lease lease;
+    lease.rounds = rounds;
+    lease_slots_.clear();
+    for (uint32_t i = 0; i < rounds * state_caches_; ++i) lease_slots_.push_back(1 + i / state_caches_ * 3 % 7);
+    lease.slots = lease_slots_;
+    return lease;
   }
 
   // A step of one row: the token, or what the step before chooses.
@@ -66,7 +89,7 @@ class Alone {
 
  private:
   Status SubmitStep(const std::vector<backend::StepRow>& rows, absl::Span<const backend::Lease> leases) {
-    const backend::StepSequence sequence = {absl::MakeConstSpan(&cache_, 1)};
+    const backend::StepSequence sequence = {caches_};
     const uint32_t logit_row = static_cast<uint32_t>(rows.size()) - 1;
     backend::Choice choice;
     choice.choose = true;
@@ -85,12 +108,23 @@ class Alone {
 
   std::unique_ptr<backend::Context> context_;
   std::vector<uint32_t> pages_;
-  backend::StepCache cache_;
+  std::vector<backend::StateOut> out_ = {{0, 0}};
+  std::vector<backend::StepCache> caches_;
+  uint32_t state_caches_ = 0;
+  std::vector<uint32_t> lease_slots_;
 };
 
 StatusOr<std::shared_ptr<const model::Model>> Load(const test::FixtureCase& fixture, const std::string& device) {
   const std::string directory = test::WriteFixture(fixture);
   if (directory.empty()) return Error(Code::kInternal, "no fixture ", fixture.Name());
+  return test::LoadOn(directory, {device, "", 0, false});
+}
+
+// A model with recurrent states.
+StatusOr<std::shared_ptr<const model::Model>> LoadHybrid(bool experts, const std::string& device) {
+  const std::string directory = absl::StrCat(test::ScratchDirectory(), experts ? "/hybrid-moe" : "/hybrid");
+  const Status written = model::WriteSyntheticCheckpoint(test::SmallHybrid(experts), directory, model::SyntheticOptions());
+  if (!written.ok() && CodeOf(written) != Code::kInvalidArgument) return written;  // it is there
   return test::LoadOn(directory, {device, "", 0, false});
 }
 
@@ -148,12 +182,31 @@ StatusOr<Result> Generate(std::shared_ptr<const model::Model> model, ResidentMod
   return out;
 }
 
+// Steps that the host takes alone give the same, and there are `fewer` times fewer commands than steps.
+void ExpectTheTokensOfSteps(test::Context& test_context, const std::shared_ptr<const model::Model>& model,
+                            const std::string& what, uint32_t fewer) {
+  auto learned = Generate(model, ResidentMode::kOff, 3, false);
+  CHECK_OK(learned);
+  const uint32_t stop = learned->tokens[1][17];
+  for (const bool late : {false, true}) {
+    auto want = Generate(model, ResidentMode::kOff, stop, late);
+    CHECK_OK(want);
+    auto got = Generate(model, ResidentMode::kOn, stop, late);
+    CHECK_OK(got);
+    CHECK(got->tokens == want->tokens);
+    CHECK(got->finish == want->finish);
+    const backend::ResidentCounts& counts = got->info.resident;
+    std::printf("# %s: %d steps, %d by the kernel, of %d commands\n", what.c_str(), static_cast<int>(got->info.steps),
+                static_cast<int>(counts.steps), static_cast<int>(counts.commands));
+    if (!late) CHECK(want->finish[1] == decode::Finish::kStopToken);
+    CHECK_LE(counts.commands * (late ? 2 : fewer), counts.steps);
+  }
+}
+
 // A token and four rounds behind it.
 StatusOr<std::vector<uint32_t>> FiveTokens(const model::Model& model) {
   ASSIGN_OR_RETURN(const auto alone, Alone::Create(model));
-  backend::Lease lease;
-  lease.rounds = 4;
-  RETURN_IF_ERROR(alone->Submit(65, 0, false, {lease}));
+  RETURN_IF_ERROR(alone->Submit(65, 0, false, {alone->LeaseOf(4)}));
   return alone->Land();
 }
 
@@ -172,22 +225,22 @@ TEST(rounds_give_the_tokens_of_steps) {
   for (const auto& [fixture, device] : runs) {
     const auto model = Load(fixture, device);
     CHECK_OK(model);
-    auto learned = Generate(*model, ResidentMode::kOff, 3, false);
-    CHECK_OK(learned);
-    const uint32_t stop = learned->tokens[1][17];
-    for (const bool late : {false, true}) {
-      auto want = Generate(*model, ResidentMode::kOff, stop, late);
-      CHECK_OK(want);
-      auto got = Generate(*model, ResidentMode::kOn, stop, late);
-      CHECK_OK(got);
-      CHECK(got->tokens == want->tokens);
-      CHECK(got->finish == want->finish);
-      const backend::ResidentCounts& counts = got->info.resident;
-      std::printf("# %s on %s: %d steps, %d by the kernel, of %d commands\n", fixture.Name().c_str(), device.c_str(),
-                  static_cast<int>(got->info.steps), static_cast<int>(counts.steps), static_cast<int>(counts.commands));
-      if (!late) CHECK(want->finish[1] == decode::Finish::kStopToken);
-      CHECK_LE(counts.commands * (late ? 2 : 5), counts.steps);
+    ExpectTheTokensOfSteps(test_context, *model, absl::StrCat(fixture.Name(), " on ", device), 5);
+  }
+}
+
+// Each round's states go to slots of their own, so that the host may stop anywhere.
+TEST(rounds_of_models_with_states_give_the_tokens_of_steps) {
+  std::vector<std::pair<bool, std::string>> runs = {{false, "sim:gfx950"}, {true, "sim:gfx942x2"}};
+  if (Full()) {
+    for (const bool experts : {false, true}) {
+      for (const char* device : {"sim:gfx942", "sim:gfx950x4", "sim:gfx942x8"}) runs.push_back({experts, device});
     }
+  }
+  for (const auto& [experts, device] : runs) {
+    const auto model = LoadHybrid(experts, device);
+    CHECK_OK(model);
+    ExpectTheTokensOfSteps(test_context, *model, absl::StrCat(experts ? "a hybrid with experts on " : "a hybrid on ", device), 3);
   }
 }
 
@@ -202,11 +255,15 @@ TEST(rounds_pass_every_checker_in_any_order) {
     runs.push_back({{"T2", "mxfp4", 1}, "sim:gfx942x4,card=mi308x"});
     runs.push_back({{"T2", "fp8-block", 1}, "sim:gfx950x2"});
   }
+  runs.push_back({{"hybrid", "", 1}, "sim:gfx950x2"});
+  const auto load = [](const test::FixtureCase& fixture, const std::string& device) {
+    return fixture.variant.empty() ? LoadHybrid(false, device) : Load(fixture, device);
+  };
   const char* const only = std::getenv("MAINARCH_FIXTURE");  // "T1-bf16"
   int ran = 0;
   for (const auto& [fixture, device] : runs) {
     if (only != nullptr && fixture.Name() != only) continue;
-    const auto plain = Load(fixture, device);
+    const auto plain = load(fixture, device);
     CHECK_OK(plain);
     const auto want = FiveTokens(**plain);
     CHECK_OK(want);
@@ -214,7 +271,7 @@ TEST(rounds_pass_every_checker_in_any_order) {
     for (int seed = first; seed <= last; ++seed, ++ran) {
       const std::string watched = absl::StrCat(device, ",poison=1,check=all,seed=", seed, ",slice=", 1 + seed * 37 % 300);
       std::printf("# %s on %s\n", fixture.Name().c_str(), watched.c_str());
-      const auto model = Load(fixture, watched);
+      const auto model = load(fixture, watched);
       CHECK_OK(model);
       const auto got = FiveTokens(**model);
       CHECK_OK(got);

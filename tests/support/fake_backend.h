@@ -124,6 +124,7 @@ struct FakeFlight {
   bool follows = false, round = false, left_out = false, gone = false;
   std::vector<uint32_t> left;                // rounds that a row may go on for
   std::vector<std::vector<uint32_t>> stops;  // tokens behind which it does not
+  std::vector<std::vector<uint32_t>> slots;  // of a row, those that its rounds have not taken yet
 
   // A round behind `before`: what its rows are is known when that one has run.
   void Behind(const FakeFlight& before) {
@@ -138,7 +139,7 @@ struct FakeFlight {
       sequences[s] = {caches[s], before.sequences[s].table};
     }
     options = before.options, banned = before.banned, masks = before.masks, positions = before.positions;
-    told = before.told, left = before.left, stops = before.stops;
+    told = before.told, left = before.left, stops = before.stops, slots = before.slots;
     chosen.assign(logit_rows.size(), absl::nullopt);
     ran = behind_failed = follows = left_out = gone = false;
     round = true;
@@ -154,6 +155,9 @@ struct FakeFlight {
       rows[i].from = backend::kHere;
       positions[i] = before.positions[i];
       left[i] = before.left[i];
+      slots[i] = before.slots[i];
+      const bool goes_on = left[i] > 0 && std::count(stops[i].begin(), stops[i].end(), token) == 0;
+      TakeSlots(before, i, goes_on);
       if (left[i] == 0 || std::count(stops[i].begin(), stops[i].end(), token) > 0) {
         left[i] = 0;
         continue;
@@ -165,6 +169,20 @@ struct FakeFlight {
       ++positions[i];
     }
     return any;
+  }
+
+  // Of the only row of a sequence.
+  void TakeSlots(const FakeFlight& before, size_t row, bool goes_on) {
+    const uint32_t s = rows[row].sequence;
+    for (size_t c = 0; c < caches[s].size(); ++c) {
+      outs[s][c] = before.outs[s][c];
+      caches[s][c].state_in = before.caches[s][c].state_in;
+      caches[s][c].state_out = outs[s][c];
+      if (!goes_on || outs[s][c].empty()) continue;
+      caches[s][c].state_in = outs[s][c].back().slot;
+      outs[s][c].back().slot = slots[row].front();
+      slots[row].erase(slots[row].begin());
+    }
   }
 
   void Take(const backend::Step& step) {
@@ -202,9 +220,10 @@ struct FakeFlight {
     chosen.assign(logit_rows.size(), absl::nullopt);
     ran = behind_failed = round = left_out = gone = false;
     follows = rows[0].from != backend::kHere;
-    left.clear(), stops.clear();
+    left.clear(), stops.clear(), slots.clear();
     for (const backend::Lease& lease : step.leases) {
       left.push_back(lease.rounds);
+      slots.emplace_back(lease.slots.begin(), lease.slots.end());
       stops.emplace_back(lease.stops[0].begin(), lease.stops[0].end());
       stops.back().insert(stops.back().end(), lease.stops[1].begin(), lease.stops[1].end());
     }
@@ -297,6 +316,8 @@ class FakeContext final : public backend::Context {
     uint32_t most = 0;
     for (size_t i = 0; i < rows; ++i) {
       most = std::max(most, step.leases[i].rounds);
+      const size_t lists = static_cast<size_t>(std::count_if(forms_.begin(), forms_.end(), [](const auto& form) { return form.slots; }));
+      if (step.leases[i].slots.size() != step.leases[i].rounds * lists) control_->Violation("a round without slots");
       if (step.choices[i].read) control_->Violation("a lease of a row that is read");
       if (!flight.told[i]) return;
     }

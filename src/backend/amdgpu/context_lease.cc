@@ -15,9 +15,8 @@ namespace mainarch::amdgpu {
 using kernels::LeaseHead;
 using kernels::LeaseRow;
 
-// Slots of recurrent state would want one for each round.
 uint32_t AmdGpuContext::max_rounds() const {
-  return resident_ != nullptr && shape_.slot_lists == 0 && !shape_.reads_tap ? kernels::kMostRounds : 0;
+  return resident_ != nullptr && !shape_.reads_tap ? kernels::kMostRounds : 0;
 }
 
 uint32_t AmdGpuContext::WriteLease(const backend::Step& step, uint32_t at, kernels::StepHeader* header,
@@ -33,8 +32,9 @@ uint32_t AmdGpuContext::WriteLease(const backend::Step& step, uint32_t at, kerne
   uint64_t words = (sizeof(LeaseHead) + rows * sizeof(LeaseRow)) / 4;
   for (size_t i = 0; i < rows; ++i) {
     const backend::Lease& lease = step.leases[i];
+    if (lease.slots.size() != uint64_t{lease.rounds} * shape_.slot_lists) return at;
     rounds = std::max(rounds, lease.rounds);
-    words += lease.stops[0].size() + lease.stops[1].size();
+    words += lease.stops[0].size() + lease.stops[1].size() + lease.slots.size();
     const RowOutcome& outcome = flight->outcomes[i];
     if (step.logit_rows[i] != i || outcome.read || !outcome.told) return at;
   }
@@ -48,6 +48,7 @@ uint32_t AmdGpuContext::WriteLease(const backend::Step& step, uint32_t at, kerne
   flight->rounds += header->rounds;
   LeaseHead head;
   head.number = resident_->next_number();
+  head.slot_lists = shape_.slot_lists;
   std::memcpy(block + head_at, &head, sizeof(head));
   uint32_t row_at = head_at + sizeof(LeaseHead) / 4;
   at = row_at + static_cast<uint32_t>(rows * sizeof(LeaseRow) / 4);
@@ -60,6 +61,9 @@ uint32_t AmdGpuContext::WriteLease(const backend::Step& step, uint32_t at, kerne
       at += static_cast<uint32_t>(stops.size());
     }
     row.stops = at - row.stops_at;
+    row.slots_at = at;
+    if (!lease.slots.empty()) std::memcpy(block + at, lease.slots.data(), lease.slots.size() * sizeof(uint32_t));
+    at += static_cast<uint32_t>(lease.slots.size());
     std::memcpy(block + row_at, &row, sizeof(row));
     row_at += sizeof(LeaseRow) / 4;
   }

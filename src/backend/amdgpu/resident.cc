@@ -162,7 +162,7 @@ StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t
   op.kernarg = kernarg;
   op.workers = std::min(launch.workers, workers_);
   op.beside = launch.beside;
-  op.kernarg_bytes = kernel->kernarg_bytes;
+  op.kernarg_bytes = static_cast<uint16_t>(kernel->kernarg_bytes);
   ASSIGN_OR_RETURN(const isa::KernelRef ref,
                    isa::FindKernel(gpus_.at(rank).device->chip().name, launch.kernel));
   op.reads = launch.reads;
@@ -181,6 +181,7 @@ Status Resident::SetLists(int32_t rank, std::vector<ResidentList> lists) {
       return Error(Code::kUnsupported, "a step of ", list.ops.size(), " launches; the resident kernel takes ", kMostOps);
     }
     SetStops(/*alone=*/ranks_.size() == 1, &list);
+    DealApart(workers_, &list);
     // A look costs the meeting some of its time. The first rank looks now and then, the others, which it tells,
     // wherever they can.
     constexpr size_t kLooksApart = 4;

@@ -44,6 +44,15 @@ void SetStops(bool alone, ResidentList* list) {
   }
 }
 
+void DealApart(uint32_t workers, ResidentList* list) {
+  for (size_t i = 1; i < list->ops.size(); ++i) {
+    const kernels::ResidentOp& before = list->ops[i - 1];
+    kernels::ResidentOp& op = list->ops[i];
+    const uint32_t behind = before.first + before.workers;
+    op.first = static_cast<uint16_t>(op.beside == 0 ? 0 : std::min(behind, workers - op.workers));
+  }
+}
+
 bool Alike(const std::vector<ResidentList>& a, const std::vector<ResidentList>& b) {
   const auto same_op = [](const kernels::ResidentOp& x, const kernels::ResidentOp& y) { return x.beside == y.beside; };
   const auto same = [&](const ResidentList& x, const ResidentList& y) {

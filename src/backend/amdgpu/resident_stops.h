@@ -19,6 +19,9 @@ struct ResidentList {
   std::vector<bool> together;
 };
 
+// Sets ResidentOp::first: of an op that runs beside the one before, the workgroups that have nothing to do in that, as
+// far as there are such.
+void DealApart(uint32_t workers, ResidentList* list);
 // Sets ResidentOp::stop_at of all ops. The lists of several ranks must be Alike.
 void SetStops(bool alone, ResidentList* list);
 

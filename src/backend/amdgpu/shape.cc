@@ -151,11 +151,14 @@ void AddNarrowed(const Program& program, Shape* shape) {
     }
   }
 }
-// Words of a step block for inputs and slots.
+// Words of a step block for inputs and slots, of rounds too.
 uint64_t InputWords(const Shape& shape) {
   const uint64_t rows = shape.options.max_rows;
   const uint64_t inputs = shape.reads_tap ? rows + 1 : 0;
-  return inputs + (shape.slot_lists == 0 ? 0 : 1 + 2 * rows + shape.slot_lists * 2 * rows);
+  if (shape.slot_lists == 0) return inputs;
+  const bool stays = shape.options.resident != backend::ResidentMode::kOff;
+  const uint64_t rounds = stays ? std::min<uint64_t>(rows, kOneRoundRows) * kernels::kMostRounds : 0;
+  return inputs + 1 + 2 * rows + shape.slot_lists * (2 * rows + rounds);
 }
 
 }  // namespace

@@ -111,6 +111,9 @@ StatusOr<std::unique_ptr<Grid>> Grid::Create(Program* program, const KernelLaunc
     return Error(Code::kInvalidArgument, "a workgroup of ", WavesOf(launch), " waves with ",
                  RegistersOf(launch), " registers does not fit a compute unit");
   }
+  // No document says whether a compute unit gets a second workgroup before each has one.
+  grid->neighbours_ = std::min<uint32_t>(1 + (launch.seed >> 5 & 1), grid->resident_limit_ / (grid->xccs_ * grid->cus_per_xcc_));
+  grid->neighbours_ = std::max(grid->neighbours_, 1u);
   grid->window_ = kWindowPerThread * grid->memories_.size();
   grid->random_ = launch.seed * 0x9e3779b97f4a7c15 + 1;
   grid->limits_ = limits;
@@ -300,9 +303,7 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill)
   w.scratch = group->scratch.data() + size_t{launch_.private_bytes} * kLanes * index;
   // Workgroups are dealt to the XCCs in turn, and there to the compute units.
   w.xcc_id = static_cast<uint32_t>((group->index + launch_.first_xcc) % xccs_);
-  const uint32_t cu = static_cast<uint32_t>(group->index / xccs_ % cus_per_xcc_);
-  // HW_ID: wave 3:0, SIMD 5:4, CU 11:8, SE 15:13.
-  w.hw_id = (index & 15) | (index & 3) << 4 | (cu & 15) << 8 | (cu >> 4 & 7) << 13;
+  w.hw_id = HwId(index, static_cast<uint32_t>(group->index / xccs_ / neighbours_ % cus_per_xcc_));
 
   SetItems(w);
 

@@ -151,6 +151,7 @@ class Grid {
   std::array<uint32_t, 3> groups_ = {1, 1, 1};
   uint64_t total_ = 0, next_ = 0, resident_limit_ = 0;
   uint32_t xccs_ = 1, cus_per_xcc_ = 1;
+  uint32_t neighbours_ = 1;  // workgroups of an XCC, one behind the other, that a compute unit gets
   ChipLimits limits_;
   uint64_t instructions_ = 0;
 

@@ -97,6 +97,11 @@ enum class StopReason : uint8_t {
   kCheck
 };
 
+// HW_ID of GFX9: wave 3:0, SIMD 5:4, and of a compute unit of an XCC CU 11:8, SE 15:13.
+constexpr uint32_t HwId(uint32_t wave, uint32_t unit) {
+  return (wave & 15) | (wave & 3) << 4 | (unit & 15) << 8 | (unit >> 4 & 7) << 13;
+}
+
 struct Wave {
   // 64 dwords a register: VGPRs, then AGPRs from acc_base (in registers).
   uint32_t* v = nullptr;

@@ -229,6 +229,7 @@ void Gpu::StartGroup(Job* job, ComputeUnit* unit, size_t number, Clocks at) {
     ++unit->waves;
     group->slots |= 1u << place;
     WaveSlot& slot = unit->slots[static_cast<size_t>(place)];
+    wave.hw_id = isa::HwId(wave.index, unit->number);
     slot = WaveSlot();
     slot.wave = &wave;
     slot.group = group;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "backend/amdgpu/resident_stops.h"
@@ -115,6 +116,75 @@ TEST(all_ranks_can_leave_where_they_stop) {
   CHECK(!Alike(lists, other));
   other = {ListOf("...R.b..RbR.....R..b....R......", false)};
   CHECK(!Alike(lists, other));
+}
+
+// Launches that the first of a compute unit's workgroups and its second begin one behind the other, that fill compute
+// units first, that miss XCDs, that have XCDs of different sizes.
+TEST(the_first_workgroups_are_each_on_a_compute_unit_of_its_own) {
+  constexpr uint32_t kXccs = kernels::kResidentXccs;
+  struct Workgroup {
+    uint32_t xcc, unit, layer, before;
+  };
+  std::mt19937 rng(7);
+  for (int round = 0; round < 200; ++round) {
+    const auto up_to = [&](uint32_t most) { return static_cast<uint32_t>(rng()) % most; };
+    const uint32_t xccs = 1 + up_to(kXccs), units = 1 + up_to(40), deep = 1 + up_to(10);
+    std::vector<std::vector<uint32_t>> held(kXccs, std::vector<uint32_t>(units));
+    std::vector<std::vector<uint32_t>> count(kernels::kResidentLayers, std::vector<uint32_t>(kXccs));
+    std::vector<Workgroup> all;
+    for (uint32_t i = 0; i < xccs * units * deep; ++i) {
+      if (up_to(8) == 0) continue;
+      Workgroup w = {up_to(xccs), up_to(units), 0, 0};
+      if (round % 2 == 0) w.unit = i / xccs / deep;
+      w.layer = held[w.xcc][w.unit];
+      if (w.layer == kernels::kResidentLayers) continue;
+      ++held[w.xcc][w.unit];
+      ++count[w.layer][w.xcc];
+      all.push_back(w);
+    }
+    for (Workgroup& w : all) {
+      for (uint32_t u = 0; u < w.unit; ++u) w.before += held[w.xcc][u] > w.layer;
+    }
+    std::vector<const Workgroup*> by_number(all.size());
+    for (const Workgroup& w : all) {
+      size_t number = 0;
+      for (uint32_t layer = 0; layer <= w.layer; ++layer) {
+        for (uint32_t x = 0; x < kXccs; ++x) {
+          number += layer < w.layer ? count[layer][x] : kernels::ResidentBefore(w.xcc, w.before, x, count[layer][x]);
+        }
+      }
+      CHECK_LT(number, all.size());
+      CHECK(by_number[number] == nullptr);
+      by_number[number] = &w;
+    }
+    for (size_t n = 1; n < all.size(); ++n) {
+      const Workgroup &a = *by_number[n - 1], &b = *by_number[n];
+      CHECK_LE(a.layer, b.layer);
+      if (a.layer != b.layer) continue;
+      CHECK_LE(a.before, b.before);  // XCDs take turns
+      if (a.before == b.before) CHECK_LT(a.xcc, b.xcc);
+    }
+  }
+}
+
+TEST(who_runs_beside_another_takes_workgroups_that_it_leaves_free) {
+  const auto firsts = [](std::vector<std::pair<uint32_t, bool>> launches) {
+    ResidentList list;
+    for (const auto& [workers, beside] : launches) {
+      kernels::ResidentOp op;
+      op.workers = workers;
+      op.beside = beside;
+      list.ops.push_back(op);
+    }
+    DealApart(512, &list);
+    std::vector<int> first;
+    for (const kernels::ResidentOp& op : list.ops) first.push_back(op.first);
+    return first;
+  };
+  CHECK(firsts({}).empty());
+  CHECK(firsts({{64, false}, {256, true}, {64, true}}) == std::vector<int>({0, 64, 320}));
+  CHECK(firsts({{64, true}, {256, false}, {320, true}, {512, true}}) == std::vector<int>({0, 0, 192, 0}));
+  CHECK(firsts({{512, false}, {1, true}, {1, true}}) == std::vector<int>({0, 511, 511}));
 }
 
 TEST(a_kernel_goes_where_it_has_room_or_says_what_it_lacks) {

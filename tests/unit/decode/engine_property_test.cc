@@ -85,8 +85,8 @@ class Play final : public DraftSource {
     if (plain_) o.drafts = nullptr, o.draft_kind = DraftKind::kNone, o.max_drafts = 0;
     head_ &= !plain_;
     // And of these again half with rounds behind a step.
-    const bool states = std::any_of(forms_.begin(), forms_.end(), [](const auto& form) { return form.slots; });
-    model_.control.rounds = plain_ && !states ? Pick(2) * (1 + Pick(12)) : 0;
+    model_.control.rounds = plain_ ? Pick(2) * (1 + Pick(12)) : 0;
+    if (model_.control.rounds > 0) o.resident = backend::ResidentMode::kAuto, o.state_slots *= 1 + Pick(4);
     auto engine = CreateEngine(nullptr, model_, facts_, o);
     if (!engine.ok()) return std::string(engine.status().message());
     engine_ = *std::move(engine);
@@ -114,6 +114,9 @@ class Play final : public DraftSource {
   uint64_t right_drafts() const { return right_drafts_; }
   uint64_t referred() const { return static_cast<uint64_t>(model_.control.referred.load()); }
   uint64_t rounds_run() const { return static_cast<uint64_t>(model_.control.rounds_run.load()); }
+  bool states() const {
+    return std::any_of(forms_.begin(), forms_.end(), [](const auto& form) { return form.slots; });
+  }
   uint64_t left_out() const { return static_cast<uint64_t>(model_.control.left_out.load()); }
   uint64_t stored() const { return stored_; }
   uint64_t adopted() const { return engine_->info().ahead; }
@@ -142,16 +145,19 @@ class Play final : public DraftSource {
  private:
   uint32_t Pick(uint32_t n) { return n == 0 ? 0 : static_cast<uint32_t>(random_() % n); }
 
-  // Again with less memory than it took, but enough without snapshots.
+  // Again with less memory than it took, but enough without snapshots and slots for rounds.
   std::string MakeSmaller(EngineOptions o) {
     const uint64_t all = engine_->info().memory_bytes;
     const uint32_t snapshots = o.snapshots;
+    const backend::ResidentMode resident = o.resident;
     o.snapshots = 0;
+    o.resident = backend::ResidentMode::kOff;
     auto least = CreateEngine(nullptr, model_, facts_, o);
     if (!least.ok()) return std::string(least.status().message());
     const uint64_t bytes = (*least)->info().memory_bytes;
     if (bytes > all) return "more memory without snapshots";
     o.snapshots = snapshots;
+    o.resident = resident;
     o.memory_bytes = bytes + Pick(static_cast<uint32_t>(all - bytes) + 1);
     auto smaller = CreateEngine(nullptr, model_, facts_, o);
     if (!smaller.ok()) return std::string(smaller.status().message());
@@ -504,7 +510,7 @@ TEST(random_operations_match_the_oracle) {
   const char* const wanted = std::getenv("MAINARCH_PROPERTY_OPERATIONS");
   const uint64_t operations = wanted == nullptr ? 75'000 : std::strtoull(wanted, nullptr, 10);
   uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0, stored = 0, pinned = 0;
-  uint64_t hits = 0, found = 0, evictions = 0, of_heads = 0, rounds = 0, left_out = 0;
+  uint64_t hits = 0, found = 0, evictions = 0, of_heads = 0, rounds = 0, of_states = 0, left_out = 0;
   for (uint32_t seed = 0; seed < (operations + 299) / 300; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
@@ -516,6 +522,7 @@ TEST(random_operations_match_the_oracle) {
     referred += play.referred();
     adopted += play.adopted();
     rounds += play.rounds_run();
+    if (play.states()) of_states += play.rounds_run();
     left_out += play.left_out();
     stored += play.stored();
     hits += play.info().prefix_hits;
@@ -530,6 +537,8 @@ TEST(random_operations_match_the_oracle) {
   CHECK_GT(referred, 1000u);
   CHECK_GT(adopted, 200u);
   CHECK_GT(rounds, 200u);
+  CHECK_GT(of_states, 100u);
+  std::printf("# %d rounds, %d of models with states\n", static_cast<int>(rounds), static_cast<int>(of_states));
   CHECK_GT(left_out, 50u);
   CHECK_GT(stored, 1000u);  // positions that travelled
   CHECK_GT(hits, 100u);

@@ -114,9 +114,7 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.stride = to->shape.router_stride;
   to->pending.route = {};
   if (RoutesHere(*to, op)) {
-    // Where steps stay, the meeting before experts is when their code and arguments are brought: it costs less than that.
-    const bool stays = to->shape.options.resident != backend::ResidentMode::kOff;
-    if (!stays && args.router.experts <= kernels::kToldExperts) {
+    if (args.router.experts <= kernels::kToldExperts) {
       args.told = to->Tell(args.router.logits.address, args.stride, /*most=*/1);
     }
     to->pending.route = args;
