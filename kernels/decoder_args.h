@@ -461,7 +461,10 @@ struct AddNormedArgs {
 };
 static_assert(sizeof(AddNormedArgs) == 96);
 
-enum MatmulFlags : uint32_t { kMatmulLogitRows = 1 };  // rows: those that ask for logits
+enum MatmulFlags : uint32_t {
+  kMatmulLogitRows = 1,  // rows: those that ask for logits
+  kMatmulGated = 2,      // of gate_up_half_*: by GateUpAnyArgs::gating, not silu(gate) * up
+};
 
 // out[row, o] = sum over k of norm(x)[row, k] * w[o, k]; the gate-up form gives
 // silu(gate) * up instead, as split rows. Writes whole tiles: `out_stride` covers them.
@@ -501,6 +504,10 @@ struct GatingArgs {
   uint32_t reserved = 0;
 };
 static_assert(sizeof(GatingArgs) == 40);
+
+// The gate-up form of up to so many rows by two workgroups an output tile of both (gate_up_half_*), which read GateUpAnyArgs:
+// of weights of whole tiles, of codes none of kByTile.
+inline constexpr uint32_t kHalvesRows = kTileRows / 2;
 
 // The gate-up form with that. The product comes first, as its kernel reads it.
 struct GateUpAnyArgs {

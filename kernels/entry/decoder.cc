@@ -17,6 +17,7 @@
 #include "kernels/ops/experts_reduce.h"
 #include "kernels/ops/experts_tall.h"
 #include "kernels/ops/experts_tall_down.h"
+#include "kernels/ops/gate_up_half.h"
 #include "kernels/ops/heads.h"
 #include "kernels/ops/heads_matmul.h"
 #include "kernels/ops/latent.h"
@@ -205,6 +206,26 @@ KERNEL(gate_up_mxfp4_any_rounded, GateUpMxfp4AnyRounded, "vgpr=168 sgpr=112 lds=
 KERNEL(experts_bf16_any_rounded, ExpertsBf16AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
+
+// Gate and up of few rows, an output tile of both by two workgroups.
+using GateUpHalfBf16 = GateUpHalf<TileFormat::kBf16>;
+using GateUpHalfPair = GateUpHalf<TileFormat::kBf16Pair>;
+using GateUpHalfFp8 = GateUpHalf<TileFormat::kFp8>;
+using GateUpHalfMxfp4 = GateUpHalf<TileFormat::kMxfp4>;
+using GateUpHalfNibble = GateUpHalf<TileFormat::kNibble>;
+using GateUpHalfByte = GateUpHalf<TileFormat::kByte>;
+using GateUpHalfBf16Rounded = GateUpHalf<TileFormat::kBf16, Taken::kRounded>;
+using GateUpHalfFp8Rounded = GateUpHalf<TileFormat::kFp8, Taken::kRounded>;
+using GateUpHalfMxfp4Rounded = GateUpHalf<TileFormat::kMxfp4, Taken::kRounded>;
+KERNEL(gate_up_half_bf16, GateUpHalfBf16, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_pair, GateUpHalfPair, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_fp8, GateUpHalfFp8, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_mxfp4, GateUpHalfMxfp4, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_nibble, GateUpHalfNibble, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_byte, GateUpHalfByte, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_bf16_rounded, GateUpHalfBf16Rounded, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_fp8_rounded, GateUpHalfFp8Rounded, "vgpr=256 sgpr=112 lds=4096")
+KERNEL(gate_up_half_mxfp4_rounded, GateUpHalfMxfp4Rounded, "vgpr=256 sgpr=112 lds=4096")
 
 // And the all-reduce behind it.
 using MatmulReduceBf16 = MatmulReduce<TileFormat::kBf16>;

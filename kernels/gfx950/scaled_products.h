@@ -7,6 +7,7 @@
 
 #include "kernels/ops/experts_any.h"
 #include "kernels/ops/experts_reduce.h"
+#include "kernels/ops/gate_up_half.h"
 #include "kernels/ops/matmul_reduce.h"
 #include "kernels/ops/tall_scaled.h"
 
@@ -21,6 +22,8 @@ namespace mainarch::kernels {
   KERNEL(matmul_##suffix##_scaled, MatmulScaled_##suffix, few)                                              \
   KERNEL(gate_up_##suffix##_scaled, GateUpScaled_##suffix, few)                                             \
   KERNEL(gate_up_##suffix##_any_scaled, GateUpAnyScaled_##suffix, few)                                      \
+  using HalfScaled_##suffix = GateUpHalf<TileFormat::format, Taken::kScaled>;                               \
+  KERNEL(gate_up_half_##suffix##_scaled, HalfScaled_##suffix, "vgpr=256 sgpr=112 lds=4096")                 \
   KERNEL(matmul_reduce_##suffix##_scaled, ReduceScaled_##suffix, few)                                       \
   using ExpertsScaled_##suffix = Experts<TileFormat::format, Taken::kScaled, false, TileFormat::down>;      \
   using ExpertsAnyScaled_##suffix = ExpertsAny<TileFormat::format, Taken::kScaled, TileFormat::down>;       \

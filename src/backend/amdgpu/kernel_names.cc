@@ -16,7 +16,7 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 struct TileKernels {
   TileFormat format;
   using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone, tiled ones of many rows of bf16
-  Names matmul, matmul_reduce, gate_up, experts;
+  Names matmul, matmul_reduce, gate_up, gate_up_half, experts;
   Names gate_up_any, experts_any;
   Names experts_reduce, experts_reduce_any;  // empty: the reduction is a launch of its own
   string_view heads_matmul;
@@ -26,6 +26,7 @@ constexpr TileKernels kTileKernels[] = {
      {"matmul_bf16", "matmul_bf16_rounded"},
      {"matmul_reduce_bf16", "matmul_reduce_bf16_rounded"},
      {"gate_up_bf16", "gate_up_bf16_rounded"},
+     {"gate_up_half_bf16", "gate_up_half_bf16_rounded"},
      {"experts_bf16", "experts_bf16_rounded"},
      {"gate_up_bf16_any", "gate_up_bf16_any_rounded"},
      {"experts_bf16_any", "experts_bf16_any_rounded"},
@@ -36,6 +37,7 @@ constexpr TileKernels kTileKernels[] = {
      {"matmul_pair", "matmul_pair"},
      {"matmul_reduce_pair", "matmul_reduce_pair"},
      {"gate_up_pair", "gate_up_pair"},
+     {"gate_up_half_pair", "gate_up_half_pair"},
      {"experts_pair", "experts_pair"},
      {"gate_up_pair_any", "gate_up_pair_any"},
      {"experts_pair_any", "experts_pair_any"},
@@ -46,6 +48,7 @@ constexpr TileKernels kTileKernels[] = {
      {"matmul_fp8", "matmul_fp8_rounded", "matmul_fp8_scaled"},
      {"matmul_reduce_fp8", "matmul_reduce_fp8_rounded", "matmul_reduce_fp8_scaled"},
      {"gate_up_fp8", "gate_up_fp8_rounded", "gate_up_fp8_scaled"},
+     {"gate_up_half_fp8", "gate_up_half_fp8_rounded", "gate_up_half_fp8_scaled"},
      {"experts_fp8", "experts_fp8_rounded", "experts_fp8_scaled"},
      {"gate_up_fp8_any", "gate_up_fp8_any_rounded", "gate_up_fp8_any_scaled"},
      {"experts_fp8_any", "experts_fp8_any_rounded", "experts_fp8_any_scaled"},
@@ -56,6 +59,7 @@ constexpr TileKernels kTileKernels[] = {
      {"matmul_mxfp4", "matmul_mxfp4_rounded", "matmul_mxfp4_scaled"},
      {"matmul_reduce_mxfp4", "matmul_reduce_mxfp4_rounded", "matmul_reduce_mxfp4_scaled"},
      {"gate_up_mxfp4", "gate_up_mxfp4_rounded", "gate_up_mxfp4_scaled"},
+     {"gate_up_half_mxfp4", "gate_up_half_mxfp4_rounded", "gate_up_half_mxfp4_scaled"},
      {"experts_mxfp4", "experts_mxfp4_rounded", "experts_mxfp4_scaled"},
      {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded", "gate_up_mxfp4_any_scaled"},
      {"experts_mxfp4_any", "experts_mxfp4_any_rounded", "experts_mxfp4_any_scaled"},
@@ -66,6 +70,7 @@ constexpr TileKernels kTileKernels[] = {
      {"matmul_nibble", "matmul_nibble"},
      {"matmul_reduce_nibble", "matmul_reduce_nibble"},
      {"gate_up_nibble", "gate_up_nibble"},
+     {"gate_up_half_nibble", "gate_up_half_nibble"},
      {"experts_nibble", "experts_nibble"},
      {"gate_up_nibble_any", "gate_up_nibble_any"},
      {"experts_nibble_any", "experts_nibble_any"},
@@ -76,6 +81,7 @@ constexpr TileKernels kTileKernels[] = {
      {"matmul_byte", "matmul_byte"},
      {"matmul_reduce_byte", "matmul_reduce_byte"},
      {"gate_up_byte", "gate_up_byte"},
+     {"gate_up_half_byte", "gate_up_half_byte"},
      {"experts_byte", "experts_byte"},
      {"gate_up_byte_any", "gate_up_byte_any"},
      {"experts_byte_any", "experts_byte_any"},
@@ -171,6 +177,7 @@ string_view MatmulReduceKernel(TileFormat format, Taken taken) {
   return Of(format).matmul_reduce[At(taken)];
 }
 string_view GateUpKernel(TileFormat format, Taken taken) { return Of(format).gate_up[At(taken)]; }
+string_view GateUpHalfKernel(TileFormat format, Taken taken) { return Of(format).gate_up_half[At(taken)]; }
 string_view ExpertsKernel(TileFormat up, TileFormat down, Taken taken) {
   if (up == down) return Of(up).experts[At(taken)];
   if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_nibble_byte";

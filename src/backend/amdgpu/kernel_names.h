@@ -18,6 +18,8 @@ namespace mainarch::amdgpu {
 absl::string_view MatmulKernel(kernels::TileFormat format, kernels::Taken taken);
 absl::string_view MatmulReduceKernel(kernels::TileFormat format, kernels::Taken taken);
 absl::string_view GateUpKernel(kernels::TileFormat format, kernels::Taken taken);
+// Of few rows, with any activation.
+absl::string_view GateUpHalfKernel(kernels::TileFormat format, kernels::Taken taken);
 // `down` may differ from `up` where both are codes.
 absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down, kernels::Taken taken);
 // With biases of gate and up, or another activation than SiLU.

@@ -180,6 +180,9 @@ class Lowering {
   bool TallPays(const Product& product, const PlacedWeight& w, kernels::Taken taken) const;
   // The same of experts (ops/moe.cc).
   bool ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const;
+  // Gate and up of few rows by two workgroups an output tile (kernels/ops/gate_up_half.h), where that is faster.
+  bool GoesByHalves(const Product& product, const PlacedWeight& w) const;
+  Launch& AddHalves(const Product& product, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken);
   Launch& AddTall(const Product& product, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's

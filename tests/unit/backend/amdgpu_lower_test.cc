@@ -35,6 +35,7 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(MatmulKernel(format, taken));
       names.emplace_back(MatmulReduceKernel(format, taken));
       names.emplace_back(GateUpKernel(format, taken));
+      names.emplace_back(GateUpHalfKernel(format, taken));
       names.emplace_back(ExpertsKernel(format, format, taken));
       names.emplace_back(GateUpAnyKernel(format, taken));
       names.emplace_back(ExpertsAnyKernel(format, format, taken));
@@ -118,6 +119,7 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(MatmulKernel(TileFormat::kBf16, Taken::kScaled), "");
   CHECK_EQ(TallKernel(TallKind::kParts, TileFormat::kFp8, Taken::kScaled), "tall_parts_fp8_scaled");
   CHECK_EQ(ExpertsTallDownKernel(TileFormat::kFp8, Taken::kScaled), "experts_tall_down_fp8_rounded");
+  CHECK_EQ(GateUpHalfKernel(TileFormat::kMxfp4, Taken::kScaled), "gate_up_half_mxfp4_scaled");
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, Taken::kBoth), "gate_up_fp8_any");
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, Taken::kRounded), "gate_up_fp8_any_rounded");
   CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, TileFormat::kBf16Pair, Taken::kRounded), "experts_pair_any");

@@ -174,6 +174,54 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
   return out;
 }
 
+// ---- gate and up by two workgroups an output tile: to the bit those of one ----
+
+// The launch is for `rows`, the step has `step_rows` of them.
+Case HalvesCase(TileFormat format, Taken taken, uint32_t rows, uint32_t step_rows, uint32_t outputs, uint32_t width,
+                uint32_t workers, const Gate& gate = {}, const CodesFrom& from = {}) {
+  Random random(outputs + rows + width);
+  const Inputs x = RandomInputs(random, rows, width);
+  const NormData norm = gate.on ? NormData() : RandomNorm(random, x);
+  const TiledWeights w = RandomTiles(random, format, outputs, width, /*gate_up=*/true, 1, from);
+  const GateBiases biases = RandomBiases(random, gate, 1, outputs);
+  const uint32_t stride = RoundUp(outputs, kPadColumns);
+  const std::string of_format = std::string(NameOf(format)), halves = "gate_up_half_" + of_format + SuffixOf(taken);
+  Case out;
+  out.name = absl::StrCat(halves, " ", step_rows, " of ", rows, " rows, ", outputs, " outputs, k ", width, ", ", workers,
+                          " workgroups", TextOf(gate), TextOf(from));
+  out.bound = "the bits of the kernel with a workgroup for each output tile";
+  out.isas = IsasOf(taken);
+  const Bytes untouched(size_t{rows} * stride * 4, kUntouchedByte);
+  out.buffers = {{"step", StepPlan::Of(step_rows).Block()}, {"x", SplitRows(x, norm.w)}, {"any", untouched}, {"out", untouched}};
+  w.AddBuffers("w", &out.buffers);
+  AddNorm(norm, &out.buffers);
+  AddBiases(biases, &out.buffers);
+  const auto fill = [=](MatmulArgs& args, const Addresses& at, const std::string& to) {
+    args.step = at.Of<const uint32_t>("step");
+    args.x = at.Of<const float>("x");
+    args.out = at.Of<float>(to);
+    args.w = w.At("w", at);
+    args.norm = NormAt(norm, x.width, at);
+    args.x_stride = x.stride;
+    args.out_stride = stride;
+    args.rows = rows;
+  };
+  const auto gated = [=](GateUpAnyArgs& args, const Addresses& at, const std::string& to) {
+    fill(args.product, at, to);
+    if (gate.on) args.gating = GatingAt(gate, outputs, at);
+  };
+  const std::string any = "gate_up_" + of_format + (gate.on ? "_any" : "") + SuffixOf(taken);
+  out.steps = {{gate.on ? MakeLaunch<GateUpAnyArgs>(any, 3, [=](GateUpAnyArgs& args, const Addresses& at) { gated(args, at, "any"); })
+                        : MakeLaunch<MatmulArgs>(any, 3, [=](MatmulArgs& args, const Addresses& at) { fill(args, at, "any"); })},
+               {MakeLaunch<GateUpAnyArgs>(halves, workers, [=](GateUpAnyArgs& args, const Addresses& at) {
+                 gated(args, at, "out");
+                 args.product.flags = gate.on ? uint32_t{kMatmulGated} : 0;
+               })}};
+  out.steps[0][0].aids = true;
+  out.expectations = Same("any", "out", true);
+  return out;
+}
+
 // ---- a product that is added to x, and all ranks' ----
 
 Case MatmulReduceCase(TileFormat format, Taken taken, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t parts,
@@ -432,8 +480,36 @@ std::vector<Case> DecoderTallCases() {
   return cases;
 }
 
-std::vector<Case> DecoderMatrixCases() {
+// Leaves of no whole group of tiles, of one, two, four and more, with and without tiles behind them. Of units as many as
+// workgroups, fewer and more; whole blocks of eight output tiles, one, and some of another.
+std::vector<Case> HalvesCases() {
   std::vector<Case> cases;
+  for (TileFormat format : kTileFormats) {
+    const uint32_t tile = TileSteps(format) * kStepColumns;  // columns
+    for (const Taken taken : RoundingsOf(format)) {
+      cases.push_back(HalvesCase(format, taken, 1, 1, 40, tile * 4 * 39, 6));
+      cases.push_back(HalvesCase(format, taken, 8, 8, 16, tile * 4 * 4, 16, kBiased));
+    }
+    cases.push_back(HalvesCase(format, Taken::kBoth, 1, 1, 128, tile * 7, 16));
+    cases.push_back(HalvesCase(format, Taken::kBoth, 4, 3, 200, tile * 4 * 9, 32));
+    cases.push_back(HalvesCase(format, Taken::kBoth, 8, 5, 24, tile * 4 * 20, 5, kGelu));
+    cases.push_back(HalvesCase(format, Taken::kBoth, 2, 2, 136, tile * 4 * 2, 24, kClamped));
+    cases.push_back(HalvesCase(format, Taken::kBoth, 1, 1, 16, tile, 3, kBiased));
+  }
+  for (const TileFormat format : {TileFormat::kMxfp4, TileFormat::kFp8}) {
+    for (const uint32_t width : {512u, 1536u, 2560u, 4096u, 4608u}) {
+      cases.push_back(HalvesCase(format, Taken::kScaled, width == 1536 ? 8 : 3, 3, 152, width, 21));
+    }
+    cases.push_back(HalvesCase(format, Taken::kScaled, 1, 1, 24, 1024, 4, kClamped));
+  }
+  for (const auto& [tile, from] : kCoded) {
+    if (!from.below.has_value()) cases.push_back(HalvesCase(tile, Taken::kBoth, 2, 2, 72, 1024, 20, {}, from));
+  }
+  return cases;
+}
+
+std::vector<Case> DecoderMatrixCases() {
+  std::vector<Case> cases = HalvesCases();
   for (TileFormat format : kTileFormats) {
     const bool mx = InThirtyTwos(format);
     const uint32_t ragged = mx ? 224 : 200, wide = mx ? 1184 : 1160;

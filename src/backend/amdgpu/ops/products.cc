@@ -172,6 +172,22 @@ Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, kernels::Matm
   return m.gating ? Add(kernel, kernels::GateUpAnyArgs{args, *m.gating}, units) : Add(kernel, args, units);
 }
 
+bool Lowering::GoesByHalves(const Product& m, const PlacedWeight& w) const {
+  const kernels::Tiles& tiles = w.tiles;
+  const bool whole = tiles.steps % kernels::TileSteps(w.format) == 0 && tiles.code != kernels::TileCode::kByTile;
+  if (!m.gate_up || rows > kernels::kHalvesRows || tiles.outputs == 0 || !whole) return false;
+  if (2 * tiles.outputs <= memory.compute_units) return true;
+  // With two workgroups on some compute units only where a wave has work for a while, and what each asks for of rows is little.
+  constexpr uint32_t kLongSteps = 64;
+  return rows == 1 && tiles.outputs <= memory.compute_units && tiles.steps >= kLongSteps;
+}
+
+Launch& Lowering::AddHalves(const Product& m, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken) {
+  if (m.gating) args.flags |= kernels::kMatmulGated;
+  const kernels::GateUpAnyArgs any = {args, m.gating.value_or(kernels::GatingArgs())};
+  return Add(GateUpHalfKernel(w.format, taken), any, uint64_t{2} * w.tiles.outputs);
+}
+
 void Lowering::Add(const Product& m) {
   const PlacedWeight& w = WeightOf(m.w);
   pending.sums = {m.out};
@@ -198,19 +214,21 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   const kernels::Taken of_many = TallTakenOf(m, w, taken);
-  const bool tall = TallPays(m, w, of_many);
+  const bool tall = TallPays(m, w, of_many), halves = GoesByHalves(m, w);
   Launch& launch =
       tall ? AddTall(m, w, args, of_many)
+      : halves   ? AddHalves(m, w, args, taken)
       : m.gating ? Add(GateUpAnyKernel(w.format, taken), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, taken), args, units)
                   : Add(MatmulKernel(w.format, taken), args, units);
   launch.beside = m.beside && !(tall && kernels::RowsAreMade(of_many));  // whose rows the launch before makes
   if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, taken), args};
   if (units == 0) return;  // a rank may have nothing of a weight
-  // A unit's parts of k lie behind one another, and so do units.
+  // A unit's parts of k lie behind one another, and so do units. Of halves all together read what two of each eight bring, which
+  // then is no farther than the cache before memory.
   launch.reads = w.tiles.data.address;
   launch.reads_stride =
-      kernels::TileRowBytes(w.format, w.tiles.steps) * (m.gate_up ? 2 : 1) / args.splits;
+      kernels::TileRowBytes(w.format, w.tiles.steps) * (m.gate_up && !halves ? 2 : 1) / args.splits;
 }
 
 // The product of its gate, which leaves no sums, may lie between.
