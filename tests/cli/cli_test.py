@@ -326,7 +326,7 @@ class Time(Case):
                 run("make-checkpoint", model, "--preset", "tiny", "--hidden", hidden, "--layers", 1, "--intermediate", intermediate)
             weights = "mxfp4" if hidden == 544 else "bf16"
             step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1", "--device", device,
-                            "--format", weights)
+                            "--format", weights, "--context", "0")
             launches = {launch["kernel"]: launch["workgroups"] for launch in step["launches"]}
             self.assertEqual(launches.get("gate_up_half_" + weights), intermediate // 8 if halves else None)
             self.assertEqual("gate_up_" + weights in launches, not halves)
