@@ -178,9 +178,9 @@ constexpr uint32_t SplitPlace(uint32_t column) {
 
 // What a product takes of a split row: both halves; values alone; or these as MXFP8 (quant/mxfp8.h), which it makes of them
 // itself, where weights are MXFP4, or fp8 in blocks of 128 columns, and the chip has the instruction. Of many rows values alone may
-// lie in tiles (tall_args.h).
-enum class Taken : uint32_t { kBoth, kRounded, kScaled, kTiled };
-inline constexpr uint32_t kTakens = 4;
+// lie in tiles (tall_args.h), and those as MXFP8 go through a ring in LDS.
+enum class Taken : uint32_t { kBoth, kRounded, kScaled, kTiled, kRing };
+inline constexpr uint32_t kTakens = 5;
 
 // A row of x as kernels make it: x, the sums of squares of its chunks, and x times a norm's weights as
 // split rows, which the next product takes.

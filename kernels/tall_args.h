@@ -18,7 +18,7 @@ constexpr uint32_t ScaledRowBytes(uint32_t steps) { return (steps * (kStepColumn
 inline constexpr uint32_t kRowTileBytes = kTileRows * kStepColumns * 2;
 constexpr uint64_t TiledRowsBytes(uint32_t rows, uint32_t steps) { return uint64_t{(rows + kTileRows - 1) / kTileRows} * steps * kRowTileBytes; }
 // What makes either of them, before the product: scale_rows, tile_rows.
-constexpr bool RowsAreMade(Taken taken) { return taken == Taken::kScaled || taken == Taken::kTiled; }
+constexpr bool RowsAreMade(Taken taken) { return taken == Taken::kScaled || taken == Taken::kTiled || taken == Taken::kRing; }
 struct TakenRowsArgs {
   Address<const uint32_t> step;
   Address<const float> x;  // [rows, x_stride] split rows
@@ -67,9 +67,9 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken
     if ((gate_up && w.code == TileCode::kByTile) || !TallTakesFactors(format, w.code, w.factors)) return false;
   }
   if (taken == Taken::kTiled && format != TileFormat::kBf16) return false;
+  if (taken == Taken::kRing && format != TileFormat::kMxfp4) return false;
   if (IsOfBlocks(format, w)) return true;
-  if (taken == Taken::kTiled) return false;
-  if (taken == Taken::kScaled || kind == TallKind::kMatmul) return false;
+  if (RowsAreMade(taken) || kind == TallKind::kMatmul) return false;
   if (gate_up) return !HasCodes(format) && IsRagged(format, w);
   for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
     const uint32_t steps = PartEnd(w, part) - begin;
@@ -78,7 +78,9 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken
   return w.steps / 2 + w.parts * kPartLeaves <= kTallChunks;
 }
 constexpr uint32_t TallOutputs(TallKind kind) { return kind == TallKind::kMatmul ? 16 : 8; }
-constexpr uint32_t TallRows(Taken taken) { return taken == Taken::kTiled ? 128 : taken == Taken::kRounded ? 96 : 64; }
+constexpr uint32_t TallRows(Taken taken) {
+  return taken == Taken::kTiled || taken == Taken::kRing ? 128 : taken == Taken::kRounded ? 96 : 64;
+}
 // Of ragged ones as many as registers hold.
 constexpr uint32_t TallRaggedRows(TileFormat format, Taken taken) {
   if (format == TileFormat::kMxfp4) return TallRows(taken);

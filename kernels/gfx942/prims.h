@@ -169,6 +169,7 @@ DEVICE void LoadToLds(Global<const LdsDmaWord> from, Lds<LdsDmaWord> base) {
 }
 // 16 bytes a lane are more than this chip has.
 DEVICE void AskToLds(Global<const uint8_t> base, uint32_t offset, uint32_t to, uint32_t further);
+DEVICE void AskToLdsUnless(uint32_t skip, Global<const uint8_t> base, uint32_t offset, uint32_t to, uint32_t further);
 
 // ---- lanes ----
 

@@ -267,6 +267,14 @@ DEVICE void AskToLds(Global<const uint8_t> base, uint32_t offset, uint32_t to, u
                    : "s"(to), "n"(further), "v"(offset), "s"(base)
                    : "scc", "memory");
 }
+// The same where `skip` is zero. No branch that the compiler knows of: it would keep what lies on its two sides apart.
+DEVICE void AskToLdsUnless(uint32_t skip, Global<const uint8_t> base, uint32_t offset, uint32_t to, uint32_t further) {
+  __asm__ volatile(
+      "s_cmp_lg_u32 %4, 0\n\ts_cbranch_scc1 1f\n\ts_add_u32 m0, %0, %1\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %2, %3\n1:"
+      :
+      : "s"(to), "n"(further), "v"(offset), "s"(base), "s"(skip)
+      : "scc", "memory");
+}
 
 // ---- lanes ----
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Of the decoder's kernels those that only this chip has: MXFP4 and fp8 by MXFP8 (Taken::kScaled), and bf16 by rows in tiles, whose
-// ring takes its LDS (Taken::kTiled).
+// ring takes its LDS (Taken::kTiled), as does that of MXFP4 of many rows (Taken::kRing).
 #ifndef MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 #define MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 
@@ -40,6 +40,15 @@ MAINARCH_SCALED(fp8, kFp8Blocks, kFp8, "vgpr=112 sgpr=112 lds=4096", "vgpr=256 s
 KERNEL(scale_rows, ScaleRows, "vgpr=24 sgpr=56")
 MAINARCH_TALL_ALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432", "40960")
 MAINARCH_TALL(fp8_scaled, kFp8Blocks, kScaled, "18432", "18432")
+
+using TallRing = Tall<TileFormat::kMxfp4, TallKind::kMatmul, Taken::kRing>;
+using TallPartsRing = Tall<TileFormat::kMxfp4, TallKind::kParts, Taken::kRing>;
+using TallGateUpRing = Tall<TileFormat::kMxfp4, TallKind::kGateUp, Taken::kRing>;
+using TallGateUpAnyRing = TallAny<TileFormat::kMxfp4, Taken::kRing>;
+KERNEL(tall_mxfp4_ring, TallRing, "vgpr=512 agpr=256 sgpr=112 lds=147456")
+KERNEL(tall_parts_mxfp4_ring, TallPartsRing, "vgpr=512 agpr=256 sgpr=112 lds=163840")
+KERNEL(tall_gate_up_mxfp4_ring, TallGateUpRing, "vgpr=512 agpr=256 sgpr=112 lds=147456")
+KERNEL(tall_gate_up_any_mxfp4_ring, TallGateUpAnyRing, "vgpr=512 agpr=256 sgpr=112 lds=147456")
 
 KERNEL(tile_rows, TileRows, "vgpr=40 sgpr=56")
 using TallTiled = Tall<TileFormat::kBf16, TallKind::kMatmul, Taken::kTiled>;

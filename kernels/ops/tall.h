@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A product of many rows (prompts), of weights that TallTakes: to the bit what ops/matmul.h gives, in
-// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96; in tiles: 128; others: TallRaggedRows) and 128 or
+// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96; in tiles, and through a ring: 128; others: TallRaggedRows) and 128 or
 // 256 of the weight.
 //
 // Each wave has output tiles of its own, which it takes from memory straight into registers, a block ahead; x goes
@@ -14,6 +14,7 @@
 #include "kernels/ops/tall_chunks.h"
 #include "kernels/ops/tall_codes.h"
 #include "kernels/ops/tall_ragged.h"
+#include "kernels/ops/tall_ring.h"
 #include "kernels/ops/tall_scaled.h"
 #include "kernels/ops/tall_sums.h"
 #include "kernels/ops/tall_tiled.h"
@@ -26,13 +27,14 @@ struct Tall {
   static constexpr bool kGateUp = kKind == TallKind::kGateUp || kKind == TallKind::kGateUpAny;
   static constexpr bool kAny = kKind == TallKind::kGateUpAny, kParts = kKind == TallKind::kParts;
   static constexpr bool kScaled = kTaken == Taken::kScaled, kTiled = kTaken == Taken::kTiled;
-  static constexpr bool kCodes = HasCodes(kFormat), kChunks = kParts && !kScaled && !kTiled;
-  static constexpr bool kRagged = kGateUp && !kScaled && !kTiled && !kCodes;
+  static constexpr bool kRing = kTaken == Taken::kRing, kMade = RowsAreMade(kTaken);
+  static constexpr bool kCodes = HasCodes(kFormat), kChunks = kParts && !kMade;
+  static constexpr bool kRagged = kGateUp && !kMade && !kCodes;
   // Output tiles of a wave, and tiles of rows: as many as registers hold beside the tree, which is higher where k is in
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
   // As registers hold.
-  static constexpr uint32_t kTurns = kTiled ? kOut : kTaken == Taken::kRounded || (kCodes && kOut > 2) ? 1 : 2;
+  static constexpr uint32_t kTurns = kTiled || kRing ? kOut : kTaken == Taken::kRounded || (kCodes && kOut > 2) ? 1 : 2;
   using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows, kTurns>;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
   // In LDS behind rows: of codes sums of x; chunks.
@@ -89,6 +91,13 @@ struct Tall {
     static constexpr bool kAgain = false;
     DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(w); }
   };
+  struct Ring {
+    using Rows = Tall::Rows;
+    using Sums = TallRingCore<Rows, kOut, kLevels>;
+    static constexpr TileCode kCode = TileCode::kByTile;  // none
+    static constexpr bool kAgain = true;
+    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(kParts ? w.parts : 1, w.leaf_tiles); }
+  };
   struct Tiled {
     using Rows = Tall::Rows;
     using Sums = TallTiledCore<Rows, kOut, kLevels>;
@@ -105,6 +114,8 @@ struct Tall {
       } else {
         ForEachUnit(args, worker, workers, rows, arena, Scaled<true>());
       }
+    } else if constexpr (kRing) {
+      ForEachUnit(args, worker, workers, rows, arena, Ring());
     } else if constexpr (kTiled) {
       ForEachUnit(args, worker, workers, rows, arena, Tiled());
     } else if constexpr (kCodes) {
@@ -174,7 +185,7 @@ struct Tall {
     typename Way::Sums sums(w, &x);
     if constexpr (kCodes) sums.SetCodes(tiles, arena.Get<uint8_t>(Rows::kLdsBytes));
     way.Sum(sums, tiles);
-    if constexpr (kCodes) {  // kept, arguments would need more scalar registers than there are
+    if constexpr (kCodes || kRing) {  // kept, arguments would need more scalar registers than there are
       Finish<Way>(ReadArgumentsAgain<Args>(), tiles, output, to_make, list, sums, arena);
     } else {
       Finish<Way>(args, tiles, output, to_make, list, sums, arena);

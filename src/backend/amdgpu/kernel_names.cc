@@ -15,7 +15,7 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 
 struct TileKernels {
   TileFormat format;
-  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone, tiled ones of many rows of bf16
+  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone; of many rows alone tiled ones of bf16, and through a ring of MXFP4
   Names matmul, matmul_reduce, gate_up, gate_up_half, experts;
   Names gate_up_any, experts_any;
   Names experts_reduce, experts_reduce_any;  // empty: the reduction is a launch of its own
@@ -106,8 +106,8 @@ constexpr TallKernels kTallKernels[] = {
      {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded", "tall_gate_up_fp8_scaled"}, {"tall_gate_up_any_fp8", "tall_gate_up_any_fp8_rounded", "tall_gate_up_any_fp8_scaled"}},
      {{"experts_tall_fp8", "experts_tall_fp8_rounded", "experts_tall_fp8_scaled"}, {"experts_tall_any_fp8", "experts_tall_any_fp8_rounded", "experts_tall_any_fp8_scaled"}},
      {"experts_tall_down_fp8", "experts_tall_down_fp8_rounded", "experts_tall_down_fp8_rounded"}},
-    {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded", "tall_mxfp4_scaled"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded", "tall_parts_mxfp4_scaled"},
-     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded", "tall_gate_up_mxfp4_scaled"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded", "tall_gate_up_any_mxfp4_scaled"}},
+    {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded", "tall_mxfp4_scaled", "", "tall_mxfp4_ring"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded", "tall_parts_mxfp4_scaled", "", "tall_parts_mxfp4_ring"},
+     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded", "tall_gate_up_mxfp4_scaled", "", "tall_gate_up_mxfp4_ring"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded", "tall_gate_up_any_mxfp4_scaled", "", "tall_gate_up_any_mxfp4_ring"}},
      {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded", "experts_tall_mxfp4_scaled"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded", "experts_tall_any_mxfp4_scaled"}},
      {"experts_tall_down_mxfp4", "experts_tall_down_mxfp4_rounded", "experts_tall_down_mxfp4_scaled"}},
     {TileFormat::kNibble, {{"tall_nibble", "tall_nibble"}, {"tall_parts_nibble", "tall_parts_nibble"},

@@ -176,6 +176,8 @@ class Lowering {
   static kernels::TallKind TallKindOf(const Product& product, const PlacedWeight& w);
   kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const;
   static uint64_t TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken);
+  // Of all workgroups, in tiles as TilesOfTall counts them.
+  uint64_t TimeOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const;
   kernels::Taken TallTakenOf(const Product& product, const PlacedWeight& w, kernels::Taken taken) const;
   bool TallPays(const Product& product, const PlacedWeight& w, kernels::Taken taken) const;
   // The same of experts (ops/moe.cc).

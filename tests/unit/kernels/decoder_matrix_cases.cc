@@ -121,8 +121,8 @@ Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint
               uint32_t parts, const Gate& gate = {}, const CodesFrom& from = {}) {
   const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
   const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_any_"};
-  const bool scaled = taken == Taken::kScaled, tiled = taken == Taken::kTiled;
-  const std::string rounds = SuffixOf(tiled ? Taken::kRounded : taken);
+  const bool ring = taken == Taken::kRing, scaled = taken == Taken::kScaled || ring, tiled = taken == Taken::kTiled;
+  const std::string rounds = SuffixOf(tiled ? Taken::kRounded : ring ? Taken::kScaled : taken);
   Random random(outputs + rows + width);
   const Inputs x = RandomInputs(random, rows, width);
   const NormData norm = parts == 1 ? RandomNorm(random, x) : NormData();
@@ -457,6 +457,20 @@ std::vector<Case> DecoderTallCases() {
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 40, 48, 1024, 2));
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 130, 144, 6144, 4));
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 17, 16, 4096, 8));
+  // Through a ring: rows that a tile, an ask and a workgroup have not all of, one beyond a workgroup's, and more; leaves of a chunk, which
+  // are as few chunks as there may be, of an odd number of them and of more; outputs of which waves have none; few parts and all.
+  for (const uint32_t rows : {1u, 63u, 65u, 129u}) cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRing, rows, 272, 512, 1));
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRing, 17, 2320, 512, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 130, 16, 2560, 1));
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRing, 130, 16, 1536, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 17, 24, 4608, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 200, 144, 1024, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 33, 16, 1536, 1));
+  cases.push_back(TallCase(TallKind::kGateUpAny, TileFormat::kMxfp4, Taken::kRing, 33, 16, 512, 1, kClamped));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 40, 48, 1024, 2));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 200, 144, 6144, 4));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 17, 16, 5120, 2));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 17, 16, 4096, 8));
   // The highest tree; several dies' blocks, and more blocks than workgroups.
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 4096, 8));
   cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRounded, 100, 2320, 512, 1));

@@ -46,11 +46,11 @@ inline std::vector<Taken> TakensOfBlocks(TileFormat format) {
 }
 // Of a kernel's name; and the chips that have it, none meaning all.
 inline const char* SuffixOf(Taken taken) {
+  if (taken == Taken::kRing) return "_ring";
   return taken == Taken::kTiled ? "_tiled" : taken == Taken::kScaled ? "_scaled" : taken == Taken::kRounded ? "_rounded" : "";
 }
 inline std::vector<std::string> IsasOf(Taken taken) {
-  const bool one = taken == Taken::kScaled || taken == Taken::kTiled;
-  return one ? std::vector<std::string>{"gfx950"} : std::vector<std::string>{};
+  return RowsAreMade(taken) ? std::vector<std::string>{"gfx950"} : std::vector<std::string>{};
 }
 // Those of 32 columns at least.
 inline bool InThirtyTwos(TileFormat format) {

@@ -125,6 +125,7 @@ uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, ke
   const bool codes = kernels::HasCodes(w.format);
   if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? (fp8 ? 8 : 7) : (fp8 ? 10 : 13);
   if (taken == kernels::Taken::kTiled) return kind == kernels::TallKind::kParts ? 10 : 12;
+  if (taken == kernels::Taken::kRing) return kind == kernels::TallKind::kParts ? 9 : 17;
   if (kind != kernels::TallKind::kParts) {
     const uint64_t tiles = bf16 ? 14 : fp8 ? 46 : codes ? 24 : 38;
     return kernels::IsRagged(w.format, w.tiles) ? tiles * 7 / 6 : tiles;
@@ -133,12 +134,16 @@ uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, ke
   return kernels::IsOfBlocks(w.format, w.tiles) ? tiles : tiles * 4 / 3;
 }
 
+uint64_t Lowering::TimeOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const {
+  const uint64_t units = memory.compute_units;
+  return CeilDivide(TallGridOf(kind, w, taken).units(), units) * units * TilesOfTall(kind, w, taken);
+}
+
 bool Lowering::TallPays(const Product& m, const PlacedWeight& w, kernels::Taken taken) const {
   const kernels::TallKind kind = TallKindOf(m, w);
   if (m.logits || !HasManyRows() || !kernels::TallTakes(w.format, w.tiles, kind, taken)) return false;
-  const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, taken).units(), units);
   const uint64_t tiles = uint64_t{w.tiles.outputs} * (m.gate_up ? 2 : 1) * CeilDivide(rows, kernels::kTileRows);
-  return rounds * units * TilesOfTall(kind, w, taken) <= tiles;
+  return TimeOfTall(kind, w, taken) <= tiles;
 }
 
 void Lowering::TakeRows(kernels::Taken taken, kernels::MatmulArgs* args) {
@@ -157,11 +162,15 @@ void Lowering::TakeRows(kernels::Taken taken, kernels::MatmulArgs* args) {
   if (!tiled) args->x_stride = kernels::ScaledRowBytes(made.steps) / 4;
 }
 
-// Rounded rows in tiles, where there are kernels for them.
+// Rounded rows in tiles, where there are kernels for them; and rows as MXFP8 through a ring, where that is faster: of half as many
+// workgroups more compute units may stand idle.
 kernels::Taken Lowering::TallTakenOf(const Product& m, const PlacedWeight& w, kernels::Taken taken) const {
-  const bool tiled = taken == kernels::Taken::kRounded && memory.has_tiled_rows &&
-                     kernels::TallTakes(w.format, w.tiles, TallKindOf(m, w), kernels::Taken::kTiled);
-  return tiled ? kernels::Taken::kTiled : taken;
+  using kernels::Taken;
+  const kernels::TallKind kind = TallKindOf(m, w);
+  const auto takes = [&](Taken other) { return kernels::TallTakes(w.format, w.tiles, kind, other); };
+  if (taken == Taken::kRounded && memory.has_tiled_rows && takes(Taken::kTiled)) return Taken::kTiled;
+  const bool ring = taken == Taken::kScaled && takes(Taken::kRing) && TimeOfTall(kind, w, Taken::kRing) <= TimeOfTall(kind, w, taken);
+  return ring ? Taken::kRing : taken;
 }
 
 Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken) {
