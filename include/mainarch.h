@@ -585,8 +585,9 @@ enum {
  * Its workgroups need places on the GPUs all at once. Where the driver says that another process has waves there, or another
  * group of this one has such a kernel, steps are packets until that is over; the log and resident_no_room say so.
  * While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
- * take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for: logits of
- * one that is not manual are BUSY then if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
+ * take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for, of models with
+ * recurrent states up to 7, for which each sequence has 8 states more: logits of one that is not manual are BUSY then
+ * if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
  * UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
  * than this one (of those that there are none has). With RESIDENT_AUTO beside it, this one does not count. */
 #define MAINARCH_ENGINE_RESIDENT_AUTO UINT64_C(16)
@@ -640,8 +641,8 @@ typedef struct mainarch_engine_options {
   int32_t kv_type;              /* MAINARCH_KV_* */
   uint64_t memory_bytes;        /* all caches (KV, windows, states) and activations take no more, over
                                    all devices; 0: no limit but what the devices have. Where it is
-                                   little, room for positions to go back to gives way first, then, if
-                                   kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
+                                   little, states for steps ahead (RESIDENT) give way first, then room
+                                   for positions to go back to, then, if kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
                                    windows and states of max_sequences. */
   uint32_t logit_rows;          /* rows of logits that a step can make, each of vocab_size floats (part
                                    of memory_bytes); 0, and at least: one a sequence; at most

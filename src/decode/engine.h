@@ -43,9 +43,9 @@ struct EngineOptions {
   uint32_t max_step_tokens = 0;      // rows a step, 0: chosen
   // Capacity of the KV pool; 0: max_sequences * max_sequence_tokens, or as many as there is room for.
   uint64_t kv_tokens = 0;
-  // Pages, windows, states and activations take no more; 0: no limit but the devices'. Where it is
-  // too little, slots for a resident kernel's rounds are given up first, then snapshots, then, if kv_tokens is 0, pages of the caches without
-  // a window. The least is one of these (or kv_tokens), the pages that windows touch, and 2 +
+  // Pages, windows, states and activations take no more; 0: no limit but the devices'. Where it is too little, slots for
+  // a resident kernel's rounds are given up first, then snapshots, then, if kv_tokens is 0, pages of the caches without a
+  // window. The least is one of these (or kv_tokens), the pages that windows touch, and 2 +
   // max_drafts slots a sequence (or state_slots); with activations that is OutOfDeviceMemory.
   uint64_t memory_bytes = 0;
   // Rows of logits a step can make, 0: one a sequence and draft. More of them let prompts of

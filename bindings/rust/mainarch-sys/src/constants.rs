@@ -145,8 +145,9 @@ pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
 /// Its workgroups need places on the GPUs all at once. Where the driver says that another process has waves there, or another
 /// group of this one has such a kernel, steps are packets until that is over; the log and resident_no_room say so.
 /// While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
-/// take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for: logits of
-/// one that is not manual are BUSY then if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
+/// take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for, of models with
+/// recurrent states up to 7, for which each sequence has 8 states more: logits of one that is not manual are BUSY then
+/// if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
 /// UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
 /// than this one (of those that there are none has). With RESIDENT_AUTO beside it, this one does not count.
 pub const MAINARCH_ENGINE_RESIDENT_AUTO: u64 = 16;

@@ -299,8 +299,8 @@ pub struct mainarch_engine_options {
     pub kv_type: i32,
     /// all caches (KV, windows, states) and activations take no more, over
     /// all devices; 0: no limit but what the devices have. Where it is
-    /// little, room for positions to go back to gives way first, then, if
-    /// kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
+    /// little, states for steps ahead (RESIDENT) give way first, then room
+    /// for positions to go back to, then, if kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
     /// windows and states of max_sequences.
     pub memory_bytes: u64,
     /// rows of logits that a step can make, each of vocab_size floats (part
