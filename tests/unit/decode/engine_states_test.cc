@@ -145,6 +145,42 @@ TEST(rounds_run_no_further_than_they_are_wanted) {
   CHECK_EQ(model.control.Violations(), "");
 }
 
+// Seven at a time, each with a slot of its own; fewer where there are fewer slots, which sequences share, and none where there
+// is none to spare: in steps of the engine's own as ever.
+TEST(rounds_of_a_model_with_states_are_as_many_as_it_has_slots_for) {
+  const struct {
+    uint32_t sequences, snapshots, state_slots, rounds;
+  } cases[] = {{1, 4, 0, 7}, {2, 0, 0, 7}, {1, 0, 40, 12}, {1, 0, 6, 3}, {2, 1, 13, 2}, {2, 1, 8, 0}, {2, 0, 4, 0}};
+  for (const auto& one : cases) {
+    test::FakeModel model(41, {{false, 0}, {true, 0}});
+    model.control.in_flight = 2;
+    model.control.rounds = 12;
+    model.control.steady = true;
+    EngineOptions o;
+    o.max_sequences = one.sequences;
+    o.max_sequence_tokens = 100;
+    o.snapshots = one.snapshots;
+    o.state_slots = one.state_slots;
+    o.resident = backend::ResidentMode::kAuto;
+    auto engine = CreateEngine(nullptr, model, {41, 1000, {}, {{false, 0}, {true, 0}}}, o);
+    CHECK_OK(engine);
+    for (uint32_t i = 0; i < one.sequences; ++i) {
+      SequenceOptions options;
+      options.max_tokens = 61;
+      const auto id = (*engine)->Open(options);
+      CHECK_OK(id);
+      CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
+    }
+    for (bool more = true; more; more = *(*engine)->RunStep()) {
+    }
+    CHECK_EQ((*engine)->info().produced, uint64_t{61} * one.sequences);
+    // A prompt's step and a step ahead with its rounds, as often as it takes.
+    const int64_t leases = (61 - 1 + one.rounds) / (1 + one.rounds);
+    CHECK_EQ(model.control.rounds_run.load(), 61 - 1 - leases);
+    CHECK_EQ(model.control.Violations(), "");
+  }
+}
+
 TEST(snapshots_are_given_up_where_memory_is_short) {
   test::FakeModel model(41, {{false, 0}, {true, 0}});
   const ModelFacts facts = {41, 1000, {}, {{false, 0}, {true, 0}}};
