@@ -125,6 +125,7 @@ struct FakeFlight {
   std::vector<uint32_t> left;                // rounds that a row may go on for
   std::vector<std::vector<uint32_t>> stops;  // tokens behind which it does not
   std::vector<std::vector<uint32_t>> slots;  // of a row, those that its rounds have not taken yet
+  std::vector<bool> stays;                   // a row that does not go on: what it writes is what is there, whatever comes
 
   // A round behind `before`: what its rows are is known when that one has run.
   void Behind(const FakeFlight& before) {
@@ -141,6 +142,7 @@ struct FakeFlight {
     options = before.options, banned = before.banned, masks = before.masks, positions = before.positions;
     told = before.told, left = before.left, stops = before.stops, slots = before.slots;
     chosen.assign(logit_rows.size(), absl::nullopt);
+    stays.assign(rows.size(), false);
     ran = behind_failed = follows = left_out = gone = false;
     round = true;
     result = OkStatus();
@@ -158,6 +160,7 @@ struct FakeFlight {
       slots[i] = before.slots[i];
       const bool goes_on = left[i] > 0 && std::count(stops[i].begin(), stops[i].end(), token) == 0;
       TakeSlots(before, i, goes_on);
+      stays[i] = !goes_on;
       if (left[i] == 0 || std::count(stops[i].begin(), stops[i].end(), token) > 0) {
         left[i] = 0;
         continue;
@@ -220,7 +223,7 @@ struct FakeFlight {
     chosen.assign(logit_rows.size(), absl::nullopt);
     ran = behind_failed = round = left_out = gone = false;
     follows = rows[0].from != backend::kHere;
-    left.clear(), stops.clear(), slots.clear();
+    left.clear(), stops.clear(), slots.clear(), stays.clear();
     for (const backend::Lease& lease : step.leases) {
       left.push_back(lease.rounds);
       slots.emplace_back(lease.slots.begin(), lease.slots.end());
@@ -366,7 +369,9 @@ class FakeContext final : public backend::Context {
         if (!flight.round) Write(flight.step(), /*garble=*/true);
         flight.result = Error(Code::kDeviceLost, "behind a step that failed");
       } else {
+        stays_ = &flight.stays;
         flight.result = RunNow(flight.step());
+        stays_ = nullptr;
       }
       flight.ran = true;
       if (!flight.result.ok()) continue;
@@ -546,11 +551,15 @@ class FakeContext final : public backend::Context {
         for (uint32_t s = 0; s < step.sequences.size(); ++s) WriteStates(step, c, s, garble);
         continue;
       }
-      for (const backend::StepRow& row : step.rows) {
+      for (size_t i = 0; i < step.rows.size(); ++i) {
+        const backend::StepRow& row = step.rows[i];
+        if (garble && Stays(i)) continue;
         *At(step, c, row.sequence, row.position) = {garble ? 0xDEAD : row.token, row.position};
       }
     }
   }
+
+  bool Stays(size_t row) const { return stays_ != nullptr && row < stays_->size() && (*stays_)[row]; }
 
   void WriteStates(const backend::Step& step, size_t c, uint32_t sequence, bool garble) {
     const backend::StepCache& cache = step.sequences[sequence].caches[c];
@@ -558,6 +567,7 @@ class FakeContext final : public backend::Context {
     if (cache.state_in != backend::kNoSlot) state = caches_[c].states[cache.state_in];
     uint32_t row = 0, in_sequence = 0;
     while (row < step.rows.size() && step.rows[row].sequence != sequence) ++row;
+    if (garble && Stays(row)) return;
     if (!garble && state.position != step.rows[row].position) {
       control_->Violation("a state of another position");
     }
@@ -658,6 +668,7 @@ class FakeContext final : public backend::Context {
   }
 
   std::vector<FakeFlight> flights_;  // a step that has not run yet takes tokens of the one before it
+  const std::vector<bool>* stays_ = nullptr;  // of the round that runs
   uint64_t submitted_ = 0, polled_ = 0;  // rounds are counted like steps
   uint32_t granted_ = 0;
   bool recalled_ = false, left_out_ = false;
