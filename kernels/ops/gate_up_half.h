@@ -23,7 +23,7 @@ struct LeafAtOnce {
   f32x4 of;
 
   // `real`: the lane has a row.
-  DEVICE LeafAtOnce(const TileRow& row, Leaf<kFormat> leaf, const Operand<kColumns>& x, bool real) {
+  DEVICE LeafAtOnce(const HalvesRow& row, Leaf<kFormat> leaf, const Operand<kColumns>& x, bool real) {
     using Leaves = LeafSums<kFormat, kColumns, 1>;
     Sums sums;
     f32x4 to[1];
@@ -45,7 +45,7 @@ struct LeafAtOnce {
 
  private:
   template <uint32_t kTiles, uint32_t kGroups>
-  DEVICE static void Add(const TileRow& row, Leaf<kFormat>& leaf, const Operand<kColumns>& x, bool real, Sums& sums) {
+  DEVICE static void Add(const HalvesRow& row, Leaf<kFormat>& leaf, const Operand<kColumns>& x, bool real, Sums& sums) {
     constexpr uint32_t kSteps = kTiles * TileSteps(kFormat);
     TileBatch<kFormat, kColumns, kTiles, 1> of[kGroups];
 #pragma clang loop unroll(full)
@@ -77,7 +77,7 @@ struct GateUpHalf {
   using Args = GateUpAnyArgs;
   static constexpr uint32_t kLdsBytes = kTileLdsBytes;
   static constexpr Columns kColumns = ColumnsOf(kTaken, /*few=*/true);
-  static constexpr uint32_t kHalf = kTileRows / 2;
+  static constexpr uint32_t kHalf = HalvesRow::kHalf;
 
   DEVICE static void Run(const Args&, uint32_t worker, uint32_t workers, Arena arena) {
     FetchArguments<Args>();
@@ -97,7 +97,7 @@ struct GateUpHalf {
     const MatmulArgs args = ReadArgumentsAgain<Args>().product;
     const uint32_t row = ThreadId() / kTileRows, rows = StepView(args.step).rows();
     const auto x = Operand<kColumns>::Of(At(args.x), args.x_stride, Min(Operand<kColumns>::Row(), args.rows - 1));
-    const TileRow tiles = HalvesOf<kFormat>(args.w, 2 * output, half);
+    const HalvesRow tiles = HalvesOf<kFormat>(args.w, 2 * output, half);
     const LeafAtOnce<kFormat, kColumns> sums(tiles, Leaf<kFormat>(0, args.w.steps, WaveId()), x, Operand<kColumns>::Row() < args.rows);
     const Args after = ReadArgumentsAgain<Args>();
     const RowFactor factor(after.product.norm, row, row < rows);

@@ -99,26 +99,38 @@ struct TileRow {
   uint32_t last_scales;  // where the last four of MXFP4 begin, in bytes
   // Of codes: where factors begin, Tiles::scale_shift, and the other three in one register, of which there are few.
   uint32_t factors_at, scale_shift, how;
-  // This lane's: whose of a tile's lanes it is, and whose scales of its 16 rows it brings; and bytes from `data` and `scales` to
-  // the tiles that these are of, where a workgroup has halves of two (HalvesOf).
-  uint32_t lane, scale_row, beyond, scales_beyond;
   static constexpr uint32_t kCodeAt = 16, kFactorsAt = 24;  // bits of `how`; first, scale_first
 
   DEVICE uint32_t ScaleFirst() const { return MadeHere(how) & 0xffff; }
   DEVICE TileCode Code() const { return static_cast<TileCode>(MadeHere(how) >> kCodeAt & 0xff); }
   DEVICE TileFactors Factors() const { return static_cast<TileFactors>(MadeHere(how) >> kFactorsAt); }
+  // Where this lane's word of a tile is, in bytes; which of its rows a row of the matrix instruction is, and how many bytes
+  // behind `scales` that row's begin.
+  DEVICE uint32_t LaneAt(uint32_t word_bytes) const { return LaneId() * word_bytes; }
+  DEVICE uint32_t Place(uint32_t row) const { return row; }
+  DEVICE uint32_t ScalesBeyond(uint32_t) const { return 0; }
 };
 
-// Whose scales of a tile's rows a lane brings: those of the row that it multiplies with, or of codes of one whose sums it has.
-DEVICE uint32_t ScaleRow(TileFormat format) { return HasCodes(format) ? LanePart() * 4 + LaneRow() % 4 : LaneRow(); }
+// Half of the rows of an output tile and half of those of the one behind it, as one tile: of whole tiles alone, and of codes none
+// of kByTile. Eight rows' codes of a step are a whole line.
+struct HalvesRow : TileRow {
+  static constexpr uint32_t kHalf = kTileRows / 2;
+  uint32_t first;  // row of both
+  uint32_t data_bytes, scale_bytes;  // from one output tile to the other
+
+  DEVICE uint32_t LaneAt(uint32_t word_bytes) const {
+    return (LaneRow() < kHalf ? 0 : data_bytes) + (LanePart() * kTileRows + Place(LaneRow())) * word_bytes;
+  }
+  DEVICE uint32_t Place(uint32_t row) const { return first + row % kHalf; }
+  DEVICE uint32_t ScalesBeyond(uint32_t row) const { return row < kHalf ? 0 : scale_bytes; }
+};
 
 template <TileFormat kFormat>
 DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
   const uint32_t scale_bytes = static_cast<uint32_t>(ScaleRowBytes(kFormat, w));
   TileRow row = {At(w.data) + output * TileRowBytes(kFormat, w.steps),
                  At(w.scales) + output * uint64_t{scale_bytes},
-                 scale_bytes - TileScaleBytes(kFormat), 0, 0, 0,
-                 LaneId(), ScaleRow(kFormat), 0, 0};
+                 scale_bytes - TileScaleBytes(kFormat), 0, 0, 0};
   if constexpr (HasCodes(kFormat)) {
     uint32_t code = static_cast<uint32_t>(w.code);
     if (kFormat == TileFormat::kByte && w.code == TileCode::kByTile) {
@@ -133,43 +145,33 @@ DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
   return row;
 }
 
-// Half of the rows of an output tile and of the one behind it, as one tile: of whole tiles alone, and of codes none of kByTile.
-// Eight rows' codes of a step are a whole line.
 template <TileFormat kFormat>
-DEVICE TileRow HalvesOf(const Tiles& w, uint32_t output, uint32_t half) {
-  constexpr uint32_t kHalf = kTileRows / 2;
-  TileRow row = RowOf<kFormat>(w, output);
-  const uint32_t scale_bytes = static_cast<uint32_t>(ScaleRowBytes(kFormat, w));
-  row.lane = LanePart() * kTileRows + half * kHalf + LaneRow() % kHalf;
-  row.beyond = LaneRow() < kHalf ? 0 : static_cast<uint32_t>(TileRowBytes(kFormat, w.steps));
-  // Factors of fp8 multiply sums, as codes' do: of rows that are a quarter a lane of each 16.
-  const uint32_t scale_row = IsFp8(kFormat) ? LanePart() * 4 : row.scale_row;
-  row.scales_beyond = scale_row < kHalf ? 0 : scale_bytes;
-  row.scale_row = half * kHalf + scale_row % kHalf;
-  return row;
+DEVICE HalvesRow HalvesOf(const Tiles& w, uint32_t output, uint32_t half) {
+  return {RowOf<kFormat>(w, output), half * HalvesRow::kHalf, static_cast<uint32_t>(TileRowBytes(kFormat, w.steps)),
+          static_cast<uint32_t>(ScaleRowBytes(kFormat, w))};
 }
 
 // Of codes, what this lane brings to a tile of some steps, the first at `step`: of step LaneRow() / 4
 // of these and row LanePart() * 4 + LaneRow() % 4.
-DEVICE ScaleLane LoadScales(const TileRow& w, uint32_t step, uint32_t steps) {
-  const uint32_t mine = step + Min(LaneRow() / 4, steps - 1);
-  const Global<const uint8_t> scales = w.scales + w.scales_beyond;
+template <class Row>
+DEVICE ScaleLane LoadScales(const Row& w, uint32_t step, uint32_t steps) {
+  const uint32_t mine = step + Min(LaneRow() / 4, steps - 1), row = LanePart() * 4 + LaneRow() % 4;
   const uint32_t record = (w.ScaleFirst() + mine) >> w.scale_shift;
   ScaleLane out;
-  out.record = *reinterpret_cast<Global<const f32x2>>(scales + (record * kRecordBytes + w.scale_row * 8));
+  out.record = *reinterpret_cast<Global<const f32x2>>(w.scales + (record * kRecordBytes + (w.ScalesBeyond(row) + w.Place(row) * 8)));
   out.factors = 0;
   if (w.Factors() != TileFactors::kNone) {
-    const uint32_t at = w.factors_at + mine * kFactorBytes + w.scale_row * 2;
-    out.factors = *reinterpret_cast<Global<const uint16_t>>(scales + at);
+    const uint32_t at = w.factors_at + mine * kFactorBytes + (w.ScalesBeyond(row) + w.Place(row) * 2);
+    out.factors = *reinterpret_cast<Global<const uint16_t>>(w.scales + at);
   }
   return out;
 }
 
 // The lane's word of those that start `begin` bytes into a row of tiles, which is shorter than 4
 // GiB: a base in scalar registers and 32 bits in a vector register.
-template <class Word>
-DEVICE Word StreamLane(const TileRow& row, uint32_t begin) {
-  return Stream<Word>(row.data + (begin + (row.beyond + row.lane * static_cast<uint32_t>(sizeof(Word)))));
+template <class Word, class Row>
+DEVICE Word StreamLane(const Row& row, uint32_t begin) {
+  return Stream<Word>(row.data + (begin + row.LaneAt(static_cast<uint32_t>(sizeof(Word)))));
 }
 
 // Neighbouring whole tiles of an output tile, as they come from memory: this lane's part. `kByFours`:
@@ -194,7 +196,8 @@ struct WholeTiles {
   TileRow row;
 
   // The first of them at `step`.
-  DEVICE void Load(const TileRow& w, uint32_t step) {
+  template <class Row>
+  DEVICE void Load(const Row& w, uint32_t step) {
 #pragma clang loop unroll(full)
     for (uint32_t t = 0; t < kTiles; ++t) {
       const uint32_t at = step * StepBytes(kFormat) + t * TileBytes(kFormat);
@@ -203,7 +206,8 @@ struct WholeTiles {
     }
     if constexpr (kFp8 || kFp8Blocks) {
       // Not by the scalar cache: whoever waits for one of its answers waits for all that it was asked for since, too.
-      const auto from = reinterpret_cast<Global<const float>>(w.scales + w.scales_beyond);
+      // They multiply sums, of rows that are four a lane of each 16.
+      const auto from = reinterpret_cast<Global<const float>>(w.scales + w.ScalesBeyond(LanePart() * 4));
       factors = from[step + LaneRow() % kFactors * (kTiles * kSteps / kFactors)];
     } else if constexpr (kCodes) {
       row = w;
@@ -216,7 +220,7 @@ struct WholeTiles {
       for (uint32_t t = 0; t < kScales; ++t) {
         const uint32_t begin = t < kTiles ? at + t * TileScaleBytes(kFormat)
                                           : Min(at + t * TileScaleBytes(kFormat), w.last_scales);
-        scales[t] = *reinterpret_cast<Global<const uint32_t>>(w.scales + (begin + (w.scales_beyond + w.scale_row * 4)));
+        scales[t] = *reinterpret_cast<Global<const uint32_t>>(w.scales + (begin + (w.ScalesBeyond(LaneRow()) + w.Place(LaneRow()) * 4)));
       }
     }
   }
@@ -454,7 +458,7 @@ struct TailTile {
       row = w;
       lane = LoadScales(w, step, kSteps);
     } else {
-      const uint32_t first = step / 4 * TileScaleBytes(kFormat) + w.scale_row * 4;
+      const uint32_t first = step / 4 * TileScaleBytes(kFormat) + LaneRow() * 4;
       const uint32_t more = step % 4 + kSteps > 4 ? TileScaleBytes(kFormat) : 0;
       scales = *reinterpret_cast<Global<const uint32_t>>(w.scales + first);
       next = *reinterpret_cast<Global<const uint32_t>>(w.scales + (first + more));

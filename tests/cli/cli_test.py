@@ -311,20 +311,20 @@ class Time(Case):
 
     def test_gate_and_up_fill_the_chip(self):
         """Of few rows by two workgroups an output tile, where compute units would have none; of one row also where some have two."""
-        for hidden, intermediate, rows, device, halves in (
-            (512, 2048, 1, "sim:gfx950", True),  # 128 output tiles for 256 compute units
-            (512, 2048, 8, "sim:gfx950", True),
-            (512, 2048, 9, "sim:gfx950", False),
-            (512, 2064, 1, "sim:gfx950", False),
-            (2048, 2064, 1, "sim:gfx950", True),
-            (2048, 2064, 4, "sim:gfx950", False),
-            (512, 2064, 1, "sim:gfx942", True),  # 304 compute units
-            (544, 512, 1, "sim:gfx950", False),  # of MXFP4 whose last tile is not whole
+        for hidden, intermediate, weights, rows, device, halves in (
+            (512, 2048, "bf16", 1, "sim:gfx950", True),  # 128 output tiles for 256 compute units
+            (512, 2048, "bf16", 8, "sim:gfx950", True),
+            (512, 2048, "bf16", 9, "sim:gfx950", False),
+            (512, 2064, "bf16", 1, "sim:gfx950", False),
+            (512, 2064, "bf16", 1, "sim:gfx942", True),  # 304 compute units
+            (2048, 2080, "bf16", 1, "sim:gfx950", False),
+            (2048, 2080, "mxfp4", 1, "sim:gfx950", True),
+            (2048, 2080, "mxfp4", 4, "sim:gfx950", False),
+            (544, 512, "mxfp4", 1, "sim:gfx950", False),  # the last tile is not whole
         ):
             model = os.path.join(self.scratch, f"halves-{hidden}-{intermediate}")
             if not os.path.exists(model):
                 run("make-checkpoint", model, "--preset", "tiny", "--hidden", hidden, "--layers", 1, "--intermediate", intermediate)
-            weights = "mxfp4" if hidden == 544 else "bf16"
             step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1", "--device", device,
                             "--format", weights, "--context", "0")
             launches = {launch["kernel"]: launch["workgroups"] for launch in step["launches"]}

@@ -186,9 +186,11 @@ bool Lowering::GoesByHalves(const Product& m, const PlacedWeight& w) const {
   const bool whole = tiles.steps % kernels::TileSteps(w.format) == 0 && tiles.code != kernels::TileCode::kByTile;
   if (!m.gate_up || rows > kernels::kHalvesRows || tiles.outputs == 0 || !whole) return false;
   if (2 * tiles.outputs <= memory.compute_units) return true;
-  // With two workgroups on some compute units only where a wave has work for a while, and what each asks for of rows is little.
+  // With two workgroups on some compute units only where memory is not what bounds them all, a wave has work for a while, and
+  // what each asks for of rows is little.
   constexpr uint32_t kLongSteps = 64;
-  return rows == 1 && tiles.outputs <= memory.compute_units && tiles.steps >= kLongSteps;
+  const bool is_wide = w.format == kernels::TileFormat::kBf16 || w.format == kernels::TileFormat::kBf16Pair;
+  return rows == 1 && tiles.outputs <= memory.compute_units && tiles.steps >= kLongSteps && !is_wide;
 }
 
 Launch& Lowering::AddHalves(const Product& m, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken) {
