@@ -104,7 +104,8 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {
-    const bool one = absl::StrContains(name, "_scaled") || absl::StrContains(name, "_tiled") || name == "tile_rows";
+    const bool one = absl::StrContains(name, "_scaled") || absl::StrContains(name, "_tiled") || absl::StrContains(name, "_ring") ||
+                     name == "tile_rows";
     for (const char* isa : {"gfx942", "gfx950"}) {
       if (one && std::string(isa) == "gfx942") continue;  // whose matrix units, or LDS, have nothing of the kind
       const auto found = isa::FindKernel(isa, name);
