@@ -114,7 +114,7 @@ static_assert(sizeof(ResidentResume) == sizeof(ResidentLine));
 // so on; of these XCDs take turns, each in the order of its compute units. Nothing is assumed of how a launch is spread,
 // nor of XCDs being alike.
 inline constexpr uint32_t kResidentLayers = 8;   // a compute unit has 32 waves at most
-inline constexpr uint32_t kResidentUnits = 256;  // numbers that a compute unit of an XCD may have (wave.h UnitId)
+inline constexpr uint32_t kResidentUnits = 256;  // numbers that a compute unit of an XCD may have (kernels/common/wave.h, UnitId)
 struct ResidentPlaces {
   ResidentLine layers[kResidentLayers];  // [l][x]: compute units of XCD x that have more than l workgroups
   uint32_t units[kResidentXccs][kResidentUnits] = {};  // workgroups of each
