@@ -84,9 +84,11 @@ class Play final : public DraftSource {
     plain_ = model_.control.in_flight == 2 && Pick(4) > 0;
     if (plain_) o.drafts = nullptr, o.draft_kind = DraftKind::kNone, o.max_drafts = 0;
     head_ &= !plain_;
-    // And of these again half with rounds behind a step.
-    model_.control.rounds = plain_ ? Pick(2) * (1 + Pick(12)) : 0;
-    if (model_.control.rounds > 0) o.resident = backend::ResidentMode::kAuto, o.state_slots *= 1 + Pick(4);
+    // And of these again half, of models with states all, with rounds behind a step.
+    const bool has_rounds = plain_ && (states() || Pick(2) > 0);
+    model_.control.rounds = has_rounds ? 1 + Pick(12) : 0;
+    if (has_rounds) o.resident = backend::ResidentMode::kAuto;
+    if (has_rounds) o.state_slots *= 1 + Pick(4);
     auto engine = CreateEngine(nullptr, model_, facts_, o);
     if (!engine.ok()) return std::string(engine.status().message());
     engine_ = *std::move(engine);
