@@ -180,7 +180,10 @@ void Scheduler::GrantDrafts(uint32_t index) {
   uint64_t drafts = std::min<uint64_t>({sequences_[index].drafts, rows_left_, spare_logits_});
   while (drafts > 0 && Needed(index, 1 + drafts) > grant.pages + pages_left_) --drafts;
   if (drafts == 0) return;
-  pages_left_ -= Needed(index, 1 + drafts) - grant.pages;
+  // It may need fewer than it was granted: who shared a page with it may have been preempted since.
+  pages_left_ += grant.pages;
+  grant.pages = Needed(index, 1 + drafts);
+  pages_left_ -= grant.pages;
   rows_left_ -= static_cast<uint32_t>(drafts);
   spare_logits_ -= drafts;
   grant.drafts = static_cast<uint32_t>(drafts);

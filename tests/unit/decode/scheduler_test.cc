@@ -245,6 +245,34 @@ TEST(no_more_pages_are_taken_than_are_wanted) {
   CHECK_EQ(plan.chunks.size(), 1u);
 }
 
+// Two share their last page, and each is granted a copy of it; then the oldest, a prompt, takes the younger one's pages. So the
+// other needs no copy any more, and its drafts give a page back. (They once took 2^32 of them, and who had been preempted kept
+// what the prompt was to get.)
+TEST(drafts_of_who_needs_fewer_pages_than_it_was_granted) {
+  const std::vector<uint32_t> shared = {5, 6}, two = {0, 1}, three = {2, 3, 4}, refs = {1, 1, 1, 1, 1, 2, 2};
+  std::vector<SequenceView> views(5);
+  const auto view = [&](size_t i, uint64_t arrival, uint64_t position, uint64_t pending, absl::Span<const uint32_t> pages) {
+    views[i].arrival = arrival;
+    views[i].position = position;
+    views[i].pending = pending;
+    views[i].silent = pending - 1;
+    views[i].pages = pages;
+  };
+  view(0, 4, 22, 1, shared);
+  view(1, 1, 0, 25, {});
+  view(2, 5, 30, 1, two);
+  view(3, 3, 39, 7, three);
+  view(4, 2, 22, 1, shared);
+  views[4].drafts = 2;
+  Scheduler scheduler(5, 7);
+  const Plan& plan = scheduler.Make(views, {64, 0, refs, 64});
+  CHECK(plan.preempted == std::vector<uint32_t>({2, 0, 3}));
+  CHECK(plan.kept == std::vector<uint32_t>({0, 1, 3}));  // of seven pages two are the prompt's, two the other's
+  CHECK_EQ(plan.chunks.size(), 2u);
+  CHECK_EQ(plan.chunks[0].rows, 25u);
+  CHECK_EQ(plan.chunks[1].rows, 3u);
+}
+
 TEST(nothing_to_do_is_an_empty_plan) {
   Scheduler scheduler(2, 3);
   const std::vector<SequenceView> views = {{1, 1, 4, 0, {}}};
