@@ -114,7 +114,7 @@ KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
 // Products of many rows.
-#define MAINARCH_TALL(suffix, format, taken, lds, parts_lds)                                        \
+#define MAINARCH_TALL_PRODUCTS(suffix, format, taken, lds, parts_lds)                               \
   using Tall_##suffix = Tall<TileFormat::format, TallKind::kMatmul, Taken::taken>;                  \
   using TallParts_##suffix = Tall<TileFormat::format, TallKind::kParts, Taken::taken>;              \
   using TallGateUp_##suffix = Tall<TileFormat::format, TallKind::kGateUp, Taken::taken>;            \
@@ -122,7 +122,9 @@ KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
   KERNEL(tall_##suffix, Tall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)                       \
   KERNEL(tall_parts_##suffix, TallParts_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" parts_lds)      \
   KERNEL(tall_gate_up_##suffix, TallGateUp_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)         \
-  KERNEL(tall_gate_up_any_##suffix, TallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
+  KERNEL(tall_gate_up_any_##suffix, TallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)
+#define MAINARCH_TALL(suffix, format, taken, lds, parts_lds)                                        \
+  MAINARCH_TALL_PRODUCTS(suffix, format, taken, lds, parts_lds)                                     \
   using ExpertsTall_##suffix = ExpertsTall<TileFormat::format, Taken::taken>;                       \
   using ExpertsTallAny_##suffix = ExpertsTall<TileFormat::format, Taken::taken, true>;              \
   KERNEL(experts_tall_##suffix, ExpertsTall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
@@ -208,24 +210,18 @@ KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=149
 KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
 // Gate and up of few rows, an output tile of both by two workgroups.
-using GateUpHalfBf16 = GateUpHalf<TileFormat::kBf16>;
-using GateUpHalfPair = GateUpHalf<TileFormat::kBf16Pair>;
-using GateUpHalfFp8 = GateUpHalf<TileFormat::kFp8>;
-using GateUpHalfMxfp4 = GateUpHalf<TileFormat::kMxfp4>;
-using GateUpHalfNibble = GateUpHalf<TileFormat::kNibble>;
-using GateUpHalfByte = GateUpHalf<TileFormat::kByte>;
-using GateUpHalfBf16Rounded = GateUpHalf<TileFormat::kBf16, Taken::kRounded>;
-using GateUpHalfFp8Rounded = GateUpHalf<TileFormat::kFp8, Taken::kRounded>;
-using GateUpHalfMxfp4Rounded = GateUpHalf<TileFormat::kMxfp4, Taken::kRounded>;
-KERNEL(gate_up_half_bf16, GateUpHalfBf16, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_pair, GateUpHalfPair, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_fp8, GateUpHalfFp8, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_mxfp4, GateUpHalfMxfp4, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_nibble, GateUpHalfNibble, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_byte, GateUpHalfByte, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_bf16_rounded, GateUpHalfBf16Rounded, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_fp8_rounded, GateUpHalfFp8Rounded, "vgpr=256 sgpr=112 lds=4096")
-KERNEL(gate_up_half_mxfp4_rounded, GateUpHalfMxfp4Rounded, "vgpr=256 sgpr=112 lds=4096")
+#define MAINARCH_GATE_UP_HALF(suffix, format, taken)                       \
+  using GateUpHalf_##suffix = GateUpHalf<TileFormat::format, Taken::taken>; \
+  KERNEL(gate_up_half_##suffix, GateUpHalf_##suffix, "vgpr=256 sgpr=112 lds=4096")
+MAINARCH_GATE_UP_HALF(bf16, kBf16, kBoth)
+MAINARCH_GATE_UP_HALF(pair, kBf16Pair, kBoth)
+MAINARCH_GATE_UP_HALF(fp8, kFp8, kBoth)
+MAINARCH_GATE_UP_HALF(mxfp4, kMxfp4, kBoth)
+MAINARCH_GATE_UP_HALF(nibble, kNibble, kBoth)
+MAINARCH_GATE_UP_HALF(byte, kByte, kBoth)
+MAINARCH_GATE_UP_HALF(bf16_rounded, kBf16, kRounded)
+MAINARCH_GATE_UP_HALF(fp8_rounded, kFp8, kRounded)
+MAINARCH_GATE_UP_HALF(mxfp4_rounded, kMxfp4, kRounded)
 
 // And the all-reduce behind it.
 using MatmulReduceBf16 = MatmulReduce<TileFormat::kBf16>;

@@ -22,8 +22,7 @@ namespace mainarch::kernels {
   KERNEL(matmul_##suffix##_scaled, MatmulScaled_##suffix, few)                                              \
   KERNEL(gate_up_##suffix##_scaled, GateUpScaled_##suffix, few)                                             \
   KERNEL(gate_up_##suffix##_any_scaled, GateUpAnyScaled_##suffix, few)                                      \
-  using HalfScaled_##suffix = GateUpHalf<TileFormat::format, Taken::kScaled>;                               \
-  KERNEL(gate_up_half_##suffix##_scaled, HalfScaled_##suffix, "vgpr=256 sgpr=112 lds=4096")                 \
+  MAINARCH_GATE_UP_HALF(suffix##_scaled, format, kScaled)                                                   \
   KERNEL(matmul_reduce_##suffix##_scaled, ReduceScaled_##suffix, few)                                       \
   using ExpertsScaled_##suffix = Experts<TileFormat::format, Taken::kScaled, false, TileFormat::down>;      \
   using ExpertsAnyScaled_##suffix = ExpertsAny<TileFormat::format, Taken::kScaled, TileFormat::down>;       \
@@ -41,24 +40,10 @@ KERNEL(scale_rows, ScaleRows, "vgpr=24 sgpr=56")
 MAINARCH_TALL_ALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432", "40960")
 MAINARCH_TALL(fp8_scaled, kFp8Blocks, kScaled, "18432", "18432")
 
-using TallRing = Tall<TileFormat::kMxfp4, TallKind::kMatmul, Taken::kRing>;
-using TallPartsRing = Tall<TileFormat::kMxfp4, TallKind::kParts, Taken::kRing>;
-using TallGateUpRing = Tall<TileFormat::kMxfp4, TallKind::kGateUp, Taken::kRing>;
-using TallGateUpAnyRing = TallAny<TileFormat::kMxfp4, Taken::kRing>;
-KERNEL(tall_mxfp4_ring, TallRing, "vgpr=512 agpr=256 sgpr=112 lds=147456")
-KERNEL(tall_parts_mxfp4_ring, TallPartsRing, "vgpr=512 agpr=256 sgpr=112 lds=163840")
-KERNEL(tall_gate_up_mxfp4_ring, TallGateUpRing, "vgpr=512 agpr=256 sgpr=112 lds=147456")
-KERNEL(tall_gate_up_any_mxfp4_ring, TallGateUpAnyRing, "vgpr=512 agpr=256 sgpr=112 lds=147456")
+MAINARCH_TALL_PRODUCTS(mxfp4_ring, kMxfp4, kRing, "147456", "163840")
 
 KERNEL(tile_rows, TileRows, "vgpr=40 sgpr=56")
-using TallTiled = Tall<TileFormat::kBf16, TallKind::kMatmul, Taken::kTiled>;
-using TallPartsTiled = Tall<TileFormat::kBf16, TallKind::kParts, Taken::kTiled>;
-using TallGateUpTiled = Tall<TileFormat::kBf16, TallKind::kGateUp, Taken::kTiled>;
-using TallGateUpAnyTiled = TallAny<TileFormat::kBf16, Taken::kTiled>;
-KERNEL(tall_bf16_tiled, TallTiled, "vgpr=512 agpr=256 sgpr=112 lds=147456")
-KERNEL(tall_parts_bf16_tiled, TallPartsTiled, "vgpr=512 agpr=256 sgpr=112 lds=163840")
-KERNEL(tall_gate_up_bf16_tiled, TallGateUpTiled, "vgpr=512 agpr=256 sgpr=112 lds=147456")
-KERNEL(tall_gate_up_any_bf16_tiled, TallGateUpAnyTiled, "vgpr=512 agpr=256 sgpr=112 lds=147456")
+MAINARCH_TALL_PRODUCTS(bf16_tiled, kBf16, kTiled, "147456", "163840")
 
 }  // namespace mainarch::kernels
 

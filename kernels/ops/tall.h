@@ -91,18 +91,13 @@ struct Tall {
     static constexpr bool kAgain = false;
     DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(w); }
   };
-  struct Ring {
+  // By way of a ring in LDS.
+  template <class Core, bool kReadAgain>
+  struct InRing {
     using Rows = Tall::Rows;
-    using Sums = TallRingCore<Rows, kOut, kLevels>;
+    using Sums = Core;
     static constexpr TileCode kCode = TileCode::kByTile;  // none
-    static constexpr bool kAgain = true;
-    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(kParts ? w.parts : 1, w.leaf_tiles); }
-  };
-  struct Tiled {
-    using Rows = Tall::Rows;
-    using Sums = TallTiledCore<Rows, kOut, kLevels>;
-    static constexpr TileCode kCode = TileCode::kByTile;  // none
-    static constexpr bool kAgain = false;
+    static constexpr bool kAgain = kReadAgain;
     DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(kParts ? w.parts : 1, w.leaf_tiles); }
   };
 
@@ -115,9 +110,9 @@ struct Tall {
         ForEachUnit(args, worker, workers, rows, arena, Scaled<true>());
       }
     } else if constexpr (kRing) {
-      ForEachUnit(args, worker, workers, rows, arena, Ring());
+      ForEachUnit(args, worker, workers, rows, arena, InRing<TallRingCore<Rows, kOut, kLevels>, true>());
     } else if constexpr (kTiled) {
-      ForEachUnit(args, worker, workers, rows, arena, Tiled());
+      ForEachUnit(args, worker, workers, rows, arena, InRing<TallTiledCore<Rows, kOut, kLevels>, false>());
     } else if constexpr (kCodes) {
       ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, worker, workers, rows, arena); });
     } else {

@@ -63,6 +63,55 @@ class TallTree {
   Sums waiting_[kLevels] = {};
 };
 
+// The tree of a wave that has registers for the sums of a part's four leaves, each a set in turns: of its levels those above parts.
+inline constexpr uint32_t kTurnLevels = 2;
+template <class Rows, uint32_t kOut, uint32_t kLevels>
+using TallTurnsTree = TallTree<Rows, kOut, (kLevels > kTurnLevels ? kLevels - kTurnLevels : 1)>;
+
+// How such a wave adds up. core.Multiply<kFirst>(sums): once, for the first time in a leaf or not.
+template <class Core>
+struct TallInTurns {
+  using Sums = typename Core::Sums;
+
+  // `parts` of four leaves, of `times` each.
+  DEVICE static void Sum(Core& core, uint32_t parts, uint32_t times) {
+#pragma clang loop unroll(disable)
+    for (uint32_t part = 0; part < parts; ++part) {
+      AddPart(core, times);
+      core.tree.EndLeaf(part, parts);
+    }
+  }
+
+ private:
+  // (leaf 0 + leaf 1) + (leaf 2 + leaf 3).
+  DEVICE static void AddPart(Core& core, uint32_t times) {
+    Sums second, third;
+    AddLeaf(core, core.tree.sums[0], times);
+    AddLeaf(core, second, times);
+    Add(core.tree.sums[0], second);
+    AddLeaf(core, second, times);
+    AddLeaf(core, third, times);
+    Add(second, third);
+    Add(core.tree.sums[0], second);
+  }
+  // Here, not where the sum is wanted: until then both would take registers.
+  DEVICE static void Add(Sums& to, const Sums& more) {
+#pragma clang loop unroll(full)
+    for (uint32_t o = 0; o < Core::kOutputs; ++o) {
+#pragma clang loop unroll(full)
+      for (uint32_t r = 0; r < Core::kRowTiles; ++r) {
+        to[o][r] = MadeBefore(to[o][r] + more[o][r]);
+        KeepOrder();
+      }
+    }
+  }
+  DEVICE static void AddLeaf(Core& core, Sums& to, uint32_t times) {
+    core.template Multiply<true>(to);
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 1; i < times; ++i) core.template Multiply<false>(to);
+  }
+};
+
 // A wave's sums as they are made, whatever the order of chunks (ops/tall_sums.h, ops/tall_chunks.h). `kLevels`: of the tree,
 // at most: there are 2^kLevels leaves. `kHeld`: steps of the weight in registers.
 template <TileFormat kFormat, class RowsInLds, uint32_t kOut, uint32_t kLevels, uint32_t kHeldSteps>

@@ -51,13 +51,12 @@ struct TallRowsInLds<Taken::kRing, kTiles, kOut> {
 template <class RowsInLds, uint32_t kOut, uint32_t kLevels>
 struct TallRingCore {
   using Rows = RowsInLds;
-  static constexpr uint32_t kRowTiles = Rows::kRowTiles, kAsks = Rows::kAsks, kSlots = Rows::kSlots;
+  static constexpr uint32_t kOutputs = kOut, kRowTiles = Rows::kRowTiles, kAsks = Rows::kAsks, kSlots = Rows::kSlots;
   static constexpr uint32_t kHeld = 2;                              // tiles of rows in registers: one that is multiplied, and the next
   static constexpr uint32_t kPlaces = kOut * kRowTiles;             // products of a chunk
   static constexpr uint32_t kMeeting = (kRowTiles - 1) * kOut - 1;  // behind this one waves meet: what they read last has come
-  static constexpr uint32_t kLeafLevels = 2;                        // of the tree, those within a part
   static_assert(kRowTiles % kHeld == 0);
-  using Tree = TallTree<Rows, kOut, (kLevels > kLeafLevels ? kLevels - kLeafLevels : 1)>;
+  using Tree = TallTurnsTree<Rows, kOut, kLevels>;
   using Sums = typename Tree::Sums;
 
   // Of a tile of the weight a lane's block of 32 columns of a row, and its E8M0.
@@ -103,67 +102,15 @@ struct TallRingCore {
     for (uint32_t o = 0; o < kOut; ++o) w[o] = ReadWeight(o);
     ReadFirst(0);
     ReadSecond(0);
-#pragma clang loop unroll(disable)
-    for (uint32_t part = 0; part < parts; ++part) {
-      AddPart(chunks);
-      tree.EndLeaf(part, parts);
-    }
+    TallInTurns<TallRingCore>::Sum(*this, parts, chunks);
     WaitVectorMemory();
     BarrierLds();
-  }
-
- private:
-  DEVICE void Begin(uint32_t chunks) {
-    chunk = ask = 0;
-    last = chunks - 1;
-    lane = MadeBefore((ScaledPart(LanePart()) * kTileRows + LaneRow()) * 16);
-    base = Uniform(reinterpret_cast<uint32_t>(x->lds));
-    weights_to = base + WaveId() * (kOut * Rows::kAskBytes);
-    rows_to = base + Rows::kRowsAt + WaveId() * (Rows::kOwn * Rows::kRowBytes);
-    constexpr uint32_t kLanes = kWave / kOut;  // have a tile's scales
-    last_scales = chunks * Rows::kScaleBytes - 16;
-#pragma clang loop unroll(full)
-    for (uint32_t o = 0; o < kOut; ++o) {
-      if (LaneId() / kLanes == o) last_scales += static_cast<uint32_t>(rows[o].scales - rows[0].scales);
-    }
-    scales_from = last_scales - (chunks * Rows::kScaleBytes - 16) + LaneId() % kLanes * 16;
-    first_from = Rows::kRowsAt + LaneRow() * Rows::kRowBytes + (LanePart() ^ LaneRow() % Rows::kAskRows) * 16;
-    factor_from = base + Rows::kFactorsAt + LaneRow() * 16 + LanePart();
-    codes_from = weights_to + LaneRow() * 16 + LanePart() * 4;
-    scale_from = base + Rows::kScalesAt + WaveId() * Rows::kAskBytes + LaneRow() * 4 + LanePart();
-  }
-  // (leaf 0 + leaf 1) + (leaf 2 + leaf 3).
-  DEVICE void AddPart(uint32_t chunks) {
-    Sums second, third;
-    AddLeaf(tree.sums[0], chunks);
-    AddLeaf(second, chunks);
-    Add(tree.sums[0], second);
-    AddLeaf(second, chunks);
-    AddLeaf(third, chunks);
-    Add(second, third);
-    Add(tree.sums[0], second);
-  }
-  // Here, not where the sum is wanted: until then both would take registers.
-  DEVICE static void Add(Sums& to, const Sums& more) {
-#pragma clang loop unroll(full)
-    for (uint32_t o = 0; o < kOut; ++o) {
-#pragma clang loop unroll(full)
-      for (uint32_t r = 0; r < kRowTiles; ++r) {
-        to[o][r] = MadeBefore(to[o][r] + more[o][r]);
-        KeepOrder();
-      }
-    }
-  }
-  DEVICE void AddLeaf(Sums& to, uint32_t chunks) {
-    Chunk<true>(to);
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 1; i < chunks; ++i) Chunk<false>(to);
   }
 
   // A chunk, the first of a leaf or not: between any two matrix instructions as much else as one of them takes, so far as it can be.
   // What is asked for goes where the chunk before this one was.
   template <bool kFirst>
-  DEVICE void Chunk(Sums& to) {
+  DEVICE void Multiply(Sums& to) {
     uint32_t asked = 0;
 #pragma clang loop unroll(full)
     for (uint32_t place = 0; place < kPlaces; ++place) {
@@ -187,6 +134,28 @@ struct TallRingCore {
     own = behind;
     behind = behind + Rows::kSlotBytes < Rows::kFactorsAt ? behind + Rows::kSlotBytes : 0;
   }
+
+ private:
+  DEVICE void Begin(uint32_t chunks) {
+    chunk = ask = 0;
+    last = chunks - 1;
+    lane = MadeBefore((ScaledPart(LanePart()) * kTileRows + LaneRow()) * 16);
+    base = Uniform(reinterpret_cast<uint32_t>(x->lds));
+    weights_to = base + WaveId() * (kOut * Rows::kAskBytes);
+    rows_to = base + Rows::kRowsAt + WaveId() * (Rows::kOwn * Rows::kRowBytes);
+    constexpr uint32_t kLanes = kWave / kOut;  // have a tile's scales
+    last_scales = chunks * Rows::kScaleBytes - 16;
+#pragma clang loop unroll(full)
+    for (uint32_t o = 0; o < kOut; ++o) {
+      if (LaneId() / kLanes == o) last_scales += static_cast<uint32_t>(rows[o].scales - rows[0].scales);
+    }
+    scales_from = last_scales - (chunks * Rows::kScaleBytes - 16) + LaneId() % kLanes * 16;
+    first_from = Rows::kRowsAt + LaneRow() * Rows::kRowBytes + (LanePart() ^ LaneRow() % Rows::kAskRows) * 16;
+    factor_from = base + Rows::kFactorsAt + LaneRow() * 16 + LanePart();
+    codes_from = weights_to + LaneRow() * 16 + LanePart() * 4;
+    scale_from = base + Rows::kScalesAt + WaveId() * Rows::kAskBytes + LaneRow() * 4 + LanePart();
+  }
+
   static constexpr uint32_t AskedBy(uint32_t place) { return (place + 2) * kAsks / kPlaces; }
   // The next chunk is there, and all waves have read this one. What windows take of those that may be on their way makes it wait for more.
   DEVICE static void Meet() {

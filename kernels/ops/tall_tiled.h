@@ -60,10 +60,9 @@ struct TallRowsInLds<Taken::kTiled, kTiles, kOut> {
 template <class RowsInLds, uint32_t kOut, uint32_t kLevels>
 struct TallTiledCore {
   using Rows = RowsInLds;
-  static constexpr uint32_t kRowTiles = Rows::kRowTiles, kAsks = Rows::kAsks, kSlots = Rows::kSlots;
-  static constexpr uint32_t kMeeting = 3;     // behind so many products of a step waves meet: what they read last has come
-  static constexpr uint32_t kLeafLevels = 2;  // of the tree, those within a part
-  using Tree = TallTree<Rows, kOut, (kLevels > kLeafLevels ? kLevels - kLeafLevels : 1)>;
+  static constexpr uint32_t kOutputs = kOut, kRowTiles = Rows::kRowTiles, kAsks = Rows::kAsks, kSlots = Rows::kSlots;
+  static constexpr uint32_t kMeeting = 3;  // behind so many products of a step waves meet: what they read last has come
+  using Tree = TallTurnsTree<Rows, kOut, kLevels>;
   using Sums = typename Tree::Sums;
 
   const TileRow (&rows)[kOut];
@@ -94,48 +93,15 @@ struct TallTiledCore {
     for (uint32_t o = 0; o < kOut; ++o) w[o] = ReadWeight(0, o);
 #pragma clang loop unroll(full)
     for (uint32_t r = 0; r < kRowTiles; ++r) in[r] = ReadRows(0, r);
-#pragma clang loop unroll(disable)
-    for (uint32_t part = 0; part < parts; ++part) {
-      AddPart(steps);
-      tree.EndLeaf(part, parts);
-    }
+    TallInTurns<TallTiledCore>::Sum(*this, parts, steps);
     WaitVectorMemory();
     BarrierLds();
-  }
-
- private:
-  // (leaf 0 + leaf 1) + (leaf 2 + leaf 3).
-  DEVICE void AddPart(uint32_t steps) {
-    Sums second, third;
-    AddLeaf(tree.sums[0], steps);
-    AddLeaf(second, steps);
-    Add(tree.sums[0], second);
-    AddLeaf(second, steps);
-    AddLeaf(third, steps);
-    Add(second, third);
-    Add(tree.sums[0], second);
-  }
-  // Here, not where the sum is wanted: until then both would take registers.
-  DEVICE static void Add(Sums& to, const Sums& more) {
-#pragma clang loop unroll(full)
-    for (uint32_t o = 0; o < kOut; ++o) {
-#pragma clang loop unroll(full)
-      for (uint32_t r = 0; r < kRowTiles; ++r) {
-        to[o][r] = MadeBefore(to[o][r] + more[o][r]);
-        KeepOrder();
-      }
-    }
-  }
-  DEVICE void AddLeaf(Sums& to, uint32_t steps) {
-    Step<true>(to);
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 1; i < steps; ++i) Step<false>(to);
   }
 
   // A step, the first of a leaf or not. Where a weight's tile, or the rows', has been multiplied for the last time the next step's
   // takes its place. What is asked for goes where the step before this one was.
   template <bool kFirst>
-  DEVICE void Step(Sums& to) {
+  DEVICE void Multiply(Sums& to) {
     constexpr uint32_t kPlaces = kOut * kRowTiles;
     uint32_t asked = 0;
 #pragma clang loop unroll(full)
@@ -158,6 +124,8 @@ struct TallTiledCore {
     own = behind;
     behind = behind + Rows::kSlotBytes < Rows::kLdsBytes ? behind + Rows::kSlotBytes : 0;
   }
+
+ private:
   static constexpr uint32_t AskedBy(uint32_t place) { return (place + 1) * kAsks / (kOut * kRowTiles); }
 
   // Tile i of what this wave brings of a step, into a slot.
