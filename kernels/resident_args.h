@@ -17,7 +17,7 @@
 //
 // A pause: in the midst of a round the kernel leaves before an op, and the next launch goes on with it. Where
 // ranks wait for each other all must leave before the same op. The host asks the first rank, which looks while
-// it meets for op i and tells the others: before op `stop_at` of i (backend/amdgpu/resident_stops.h says why all
+// it meets for op i and tells the others: before op `stop_at` of i (backend/amdgpu/resident_lists.h says why all
 // have heard it by then). Each rank's first workgroup flags its arrival there, and the XCDs tell each other
 // that all leave. What is asked between two commands is answered by an end, which the host posts beside it.
 #ifndef MAINARCH_KERNELS_RESIDENT_ARGS_H_

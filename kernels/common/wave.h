@@ -204,10 +204,8 @@ DEVICE uint64_t RealTime() { return __builtin_amdgcn_s_memrealtime(); }
 
 inline constexpr int kHwRegHwId = 4, kHwRegXccId = 20;
 DEVICE uint32_t XccId() { return GetReg<kHwRegXccId, 0, 4>(); }
-// HW_ID fields of GFX9: cu_id [11:8], sh_id [12], se_id [15:13].
-DEVICE uint32_t CuId() { return GetReg<kHwRegHwId, 8, 4>(); }
-DEVICE uint32_t UnitId() { return GetReg<kHwRegHwId, 8, 8>(); }  // all three: of the compute units of an XCD
-DEVICE uint32_t SeId() { return GetReg<kHwRegHwId, 13, 3>(); }
+// Which of its XCD's compute units: HW_ID of GFX9 has cu_id [11:8], sh_id [12], se_id [15:13].
+DEVICE uint32_t UnitId() { return GetReg<kHwRegHwId, 8, 8>(); }
 
 }  // namespace mainarch::kernels
 

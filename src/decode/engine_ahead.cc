@@ -51,7 +51,7 @@ Status EngineImpl::PrepareAhead(uint32_t rounds) {
   if (rounds == 0) return OkStatus();
   for (const Outcome& outcome : ahead_) {
     Sequence& s = *outcome.sequence;
-    s.caches().Reserve(most);
+    s.caches().KeepReserved(most);
     if (most > 0) leases_.push_back(s.Reserved());
   }
   return OkStatus();

@@ -97,7 +97,7 @@ Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
     TakeReserved();
     return OkStatus();
   }
-  Reserve(0);
+  KeepReserved(0);
   RETURN_IF_ERROR(PrepareStates(run, hooks));
   ReserveStates(run.reserve);
   return OkStatus();
@@ -122,13 +122,13 @@ void SequenceCaches::ReserveStates(uint64_t rows) {
     for (size_t c = 0; c < caches_.size(); ++c) {
       if (!form(c).slots) continue;
       const uint32_t slot = pool(c).Acquire();
-      if (slot == kNoPage) return Reserve(reserved_);
+      if (slot == kNoPage) return KeepReserved(reserved_);
       reserved_slots_.push_back(slot);
     }
   }
 }
 
-void SequenceCaches::Reserve(uint64_t rows) {
+void SequenceCaches::KeepReserved(uint64_t rows) {
   reserved_ = std::min(reserved_, rows);
   const size_t first = reserved_ * state_caches_;
   if (first >= reserved_slots_.size()) return;
@@ -263,7 +263,7 @@ void SequenceCaches::Abort() {
 void SequenceCaches::AbortAhead() {
   if (ahead_ == 0 && reserved_ == 0) return;
   ahead_ = 0;
-  Reserve(0);
+  KeepReserved(0);
   for (size_t c = 0; c < caches_.size(); ++c) {
     Release(c, &caches_[c].ahead);
     if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);

@@ -107,7 +107,7 @@ class SequenceCaches {
   // Rows that there are reserves for ...
   uint64_t reserved() const { return reserved_; }
   // ... of which no more than `rows` are wanted.
-  void Reserve(uint64_t rows);
+  void KeepReserved(uint64_t rows);
   // Where their states go: of each row a slot of each cache of slots.
   absl::Span<const uint32_t> ReservedSlots() const { return reserved_slots_; }
   // For the step that was prepared last; one for each cache.

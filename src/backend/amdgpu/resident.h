@@ -20,7 +20,7 @@
 
 #include "backend/amdgpu/gpus.h"
 #include "backend/amdgpu/lower.h"
-#include "backend/amdgpu/resident_stops.h"
+#include "backend/amdgpu/resident_lists.h"
 #include "backend/amdgpu/room.h"
 #include "isa/kernel_images.h"
 #include "kernels/resident_args.h"

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "absl/strings/match.h"
-#include "backend/amdgpu/resident_stops.h"
+#include "backend/amdgpu/resident_lists.h"
 #include "backend/amdgpu/threaded.h"
 #include "support/test.h"
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -355,6 +356,58 @@ TEST(a_grid_that_has_no_room_to_meet_is_named) {
   for (int i = 0; i < 1000 && result.state == isa::GridState::kRunning; ++i) result = grid->Run(1 << 16);
   CHECK(result.state == isa::GridState::kWaiting);
   CHECK(result.detail.find("have no room on the chip") != std::string::npos);
+}
+
+// The first workgroup of each XCC keeps its compute unit, which has room for one, until all others have run: HW_ID says that
+// nobody else was there.
+TEST(hw_id_is_of_the_unit_that_a_workgroup_is_on) {
+  NEEDS_LLVM();
+  constexpr uint32_t kXccs = 8, kOthers = 1000, kNumbers = 256;  // of units
+  for (Isa isa : {k942, k950}) {
+    Timed t(isa);
+    const uint64_t data = t.Allocate(4096 + kXccs * kNumbers * 4);
+    Timed::Shape shape;
+    shape.groups = kXccs + kOthers;
+    shape.lds = LimitsOf(isa).lds_bytes;
+    LaunchReport report;
+    CHECK_EQ(t.Run(R"(
+    s_load_dwordx4 s[12:15], s[0:1], 0
+    s_getreg_b32 s8, hwreg(HW_REG_HW_ID, 8, 8)
+    s_getreg_b32 s9, hwreg(HW_REG_XCC_ID)
+    v_mov_b32 v1, 0
+    v_mov_b32 v2, 1
+    s_lshl_b32 s9, s9, 8
+    s_add_u32 s8, s8, s9
+    s_lshl_b32 s8, s8, 2
+    s_add_u32 s8, s8, 4096
+    v_mov_b32 v4, s8
+    s_mov_b64 exec, 1
+    s_waitcnt lgkmcnt(0)
+    global_atomic_add v4, v2, s[12:13] sc1
+    s_cmp_lt_u32 s2, 8
+    s_cbranch_scc1 poll
+    global_atomic_add v1, v2, s[12:13] sc1
+    s_branch over
+  poll:
+    global_load_dword v3, v1, s[12:13] sc1
+    s_waitcnt vmcnt(0)
+    v_readfirstlane_b32 s6, v3
+    s_cmp_lt_u32 s6, s14
+    s_cbranch_scc1 poll
+  over:
+)",
+                   {data, kOthers}, shape, &report),
+             "");
+    const uint32_t* counts = t.At<uint32_t>(data + 4096);
+    uint32_t all = 0;
+    for (uint32_t x = 0; x < kXccs; ++x) {
+      const uint32_t* own = counts + x * kNumbers;
+      all += std::accumulate(own, own + kNumbers, 0u);
+      CHECK_EQ(std::count(own, own + kNumbers, 1u), 1);
+      CHECK_EQ(static_cast<uint32_t>(kNumbers - std::count(own, own + kNumbers, 0u)), LimitsOf(isa).cus_per_xcc);
+    }
+    CHECK_EQ(all, kXccs + kOthers);
+  }
 }
 
 TEST(a_node_has_a_clock_when_asked_for) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Before which op of a list all ranks' resident kernels can leave, when the first rank is asked at another one
-// (kernels/resident_args.h). Nobody may leave before an op that another rank has gone past, for some op there waits
-// for all ranks. What bounds how far ranks are apart are ops that no rank ends before every one has begun them.
-#ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_STOPS_H_
-#define MAINARCH_BACKEND_AMDGPU_RESIDENT_STOPS_H_
+// What is worked out of a list of launches before the resident kernel runs it (kernels/resident_args.h): which of its
+// workgroups each launch begins with, and before which one all ranks' kernels can leave when the first rank is asked at
+// another. Nobody may leave before an op that another rank has gone past, for some op there waits for all ranks. What
+// bounds how far ranks are apart are ops that no rank ends before every one has begun them.
+#ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_LISTS_H_
+#define MAINARCH_BACKEND_AMDGPU_RESIDENT_LISTS_H_
 
 #include <cstdint>
 #include <vector>
@@ -30,4 +31,4 @@ bool Alike(const std::vector<ResidentList>& a, const std::vector<ResidentList>& 
 
 }  // namespace mainarch::amdgpu
 
-#endif  // MAINARCH_BACKEND_AMDGPU_RESIDENT_STOPS_H_
+#endif  // MAINARCH_BACKEND_AMDGPU_RESIDENT_LISTS_H_

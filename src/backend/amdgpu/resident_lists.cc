@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "backend/amdgpu/resident_stops.h"
+#include "backend/amdgpu/resident_lists.h"
 
 #include <algorithm>
 #include <cstddef>
