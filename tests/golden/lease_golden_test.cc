@@ -245,13 +245,16 @@ TEST(rounds_of_models_with_states_give_the_tokens_of_steps) {
 }
 
 // Every instruction watched, waves, dies and links in any order. On the card of fewest compute units: who waits is watched, too.
-// One fixture with one seed by default, all of them with seeds 17 to 32 with MAINARCH_TEST_SEEDS=17-32.
+// One fixture and a hybrid with one seed by default, all of them with seeds 17 to 32 with MAINARCH_TEST_SEEDS=17-32.
 TEST(rounds_pass_every_checker_in_any_order) {
   std::vector<std::pair<test::FixtureCase, const char*>> runs = {{{"T1", "bf16", 1}, "sim:gfx942x2,card=mi308x"}};
   int first = 3, last = 3;
   if (const char* const seeds = std::getenv("MAINARCH_TEST_SEEDS")) {
     const std::vector<std::string> range = absl::StrSplit(seeds, '-');
     CHECK(range.size() == 2 && absl::SimpleAtoi(range[0], &first) && absl::SimpleAtoi(range[1], &last));
+    for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
+      if (fixture.Name() != runs[0].first.Name()) runs.push_back({fixture, runs[0].second});
+    }
     runs.push_back({{"T2", "mxfp4", 1}, "sim:gfx942x4,card=mi308x"});
     runs.push_back({{"T2", "fp8-block", 1}, "sim:gfx950x2"});
   }
@@ -260,9 +263,11 @@ TEST(rounds_pass_every_checker_in_any_order) {
     return fixture.variant.empty() ? LoadHybrid(false, device) : Load(fixture, device);
   };
   const char* const only = std::getenv("MAINARCH_FIXTURE");  // "T1-bf16"
+  const char* const there = std::getenv("MAINARCH_TEST_DEVICE");
   int ran = 0;
   for (const auto& [fixture, device] : runs) {
     if (only != nullptr && fixture.Name() != only) continue;
+    if (there != nullptr && device != absl::string_view(there)) continue;
     const auto plain = load(fixture, device);
     CHECK_OK(plain);
     const auto want = FiveTokens(**plain);
