@@ -67,7 +67,7 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken
     if ((gate_up && w.code == TileCode::kByTile) || !TallTakesFactors(format, w.code, w.factors)) return false;
   }
   if (taken == Taken::kTiled && format != TileFormat::kBf16) return false;
-  if (taken == Taken::kRing && format != TileFormat::kMxfp4) return false;
+  if (taken == Taken::kRing && format != TileFormat::kMxfp4 && !IsFp8(format)) return false;
   if (IsOfBlocks(format, w)) return true;
   if (RowsAreMade(taken) || kind == TallKind::kMatmul) return false;
   if (gate_up) return !HasCodes(format) && IsRagged(format, w);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Of the decoder's kernels those that only this chip has: MXFP4 and fp8 by MXFP8 (Taken::kScaled), and bf16 by rows in tiles, whose
-// ring takes its LDS (Taken::kTiled), as does that of MXFP4 of many rows (Taken::kRing).
+// ring takes its LDS (Taken::kTiled), as does that of MXFP4 and fp8 of many rows (Taken::kRing).
 #ifndef MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 #define MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 
@@ -41,6 +41,7 @@ MAINARCH_TALL_ALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432", "40960")
 MAINARCH_TALL(fp8_scaled, kFp8Blocks, kScaled, "18432", "18432")
 
 MAINARCH_TALL_PRODUCTS(mxfp4_ring, kMxfp4, kRing, "147456", "163840")
+MAINARCH_TALL_PRODUCTS(fp8_ring, kFp8Blocks, kRing, "163840", "147456")
 
 KERNEL(tile_rows, TileRows, "vgpr=40 sgpr=56")
 MAINARCH_TALL_PRODUCTS(bf16_tiled, kBf16, kTiled, "147456", "163840")

@@ -35,7 +35,7 @@ struct Tall {
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
   // As registers hold.
   static constexpr uint32_t kTurns = kTiled || kRing ? kOut : kTaken == Taken::kRounded || (kCodes && kOut > 2) ? 1 : 2;
-  using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows, kTurns>;
+  using Rows = typename TallPlaceOfRows<kFormat, kTaken, TallRows(kTaken) / kTileRows, kTurns>::Rows;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
   // In LDS behind rows: of codes sums of x; chunks.
   static constexpr uint32_t kChunksAt = Rows::kLdsBytes + (kCodes ? TallSumsBytes(kFormat) : 0);
@@ -98,7 +98,7 @@ struct Tall {
     using Sums = Core;
     static constexpr TileCode kCode = TileCode::kByTile;  // none
     static constexpr bool kAgain = kReadAgain;
-    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(kParts ? w.parts : 1, w.leaf_tiles); }
+    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(kParts ? w.parts : 1, LeafTiles(kFormat, w)); }
   };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {

@@ -386,10 +386,14 @@ class Time(Case):
         of 128 rows, through a ring in LDS, where they leave no more compute units idle than those of 64."""
         model = os.path.join(self.scratch, "leaves")
         run("make-checkpoint", model, "--preset", "tiny", "--hidden", 1024, "--layers", 1, "--intermediate", 5120)
-        for rows, kernel in ((512, "tall_gate_up_mxfp4_ring"), (256, "tall_gate_up_mxfp4_scaled")):
+        for rows, way in ((512, "ring"), (256, "scaled")):
+            kernel = "tall_gate_up_mxfp4_" + way
             kernels = self.kernels_of_mxfp8(model, rows)
             up = kernels.index(kernel)
             self.assertEqual(kernels[up - 1 : up + 2], ["scale_rows", kernel, "matmul_mxfp4_scaled"])
+            kernels = self.kernels_of_mxfp8(model, rows, weights="fp8-block")
+            up = kernels.index("tall_gate_up_fp8_" + way)
+            self.assertEqual(kernels[up - 1], "scale_rows")
 
     def test_more_pages_than_a_step_tells_of(self):
         step = run_json("time", "--preset", "tiny", "--tp", "1", "--context", "40000")

@@ -69,7 +69,8 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(TallKernel(kind, TileFormat::kBf16, Taken::kTiled));
     CHECK_EQ(TallKernel(kind, TileFormat::kMxfp4, Taken::kTiled), "");
     names.emplace_back(TallKernel(kind, TileFormat::kMxfp4, Taken::kRing));
-    CHECK_EQ(TallKernel(kind, TileFormat::kFp8, Taken::kRing), "");
+    names.emplace_back(TallKernel(kind, TileFormat::kFp8, Taken::kRing));
+    CHECK_EQ(TallKernel(kind, TileFormat::kBf16, Taken::kRing), "");
   }
   names.emplace_back("tile_rows");
   CHECK_EQ(ExpertsTallKernel(TileFormat::kBf16Pair, false, Taken::kBoth), "");
@@ -207,13 +208,15 @@ TEST(what_kernels_for_many_rows_take) {
   CHECK(!takes_tiled(TileFormat::kBf16, 2880));
   CHECK(!takes_tiled(TileFormat::kFp8, 3072));
   CHECK_EQ(kernels::TallRows(Taken::kTiled), 128u);
-  // A ring in LDS wants such leaves, too, of MXFP4.
+  // A ring in LDS wants such leaves, too, of MXFP4 and FP8.
   const auto takes_ring = [&](TileFormat format, uint32_t columns) {
     return kernels::TallTakes(format, tiles(format, columns, 1), TallKind::kGateUp, Taken::kRing);
   };
   CHECK(takes_ring(TileFormat::kMxfp4, 512));
   CHECK(!takes_ring(TileFormat::kMxfp4, 2880));
-  CHECK(!takes_ring(TileFormat::kFp8, 3072));
+  CHECK(takes_ring(TileFormat::kFp8, 3072));
+  CHECK(!takes_ring(TileFormat::kFp8, 2880));
+  CHECK(!takes_ring(TileFormat::kBf16, 3072));
   CHECK_EQ(kernels::TallRows(Taken::kRing), 128u);
 }
 

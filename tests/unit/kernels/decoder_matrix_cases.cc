@@ -459,18 +459,22 @@ std::vector<Case> DecoderTallCases() {
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kTiled, 17, 16, 4096, 8));
   // Through a ring: rows that a tile, an ask and a workgroup have not all of, one beyond a workgroup's, and more; leaves of a chunk, which
   // are as few chunks as there may be, of an odd number of them and of more; outputs of which waves have none; few parts and all.
-  for (const uint32_t rows : {1u, 63u, 65u, 129u}) cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRing, rows, 272, 512, 1));
-  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRing, 17, 2320, 512, 1));
-  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 130, 16, 2560, 1));
-  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRing, 130, 16, 1536, 1));
-  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 17, 24, 4608, 1));
-  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 200, 144, 1024, 1));
-  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kRing, 33, 16, 1536, 1));
-  cases.push_back(TallCase(TallKind::kGateUpAny, TileFormat::kMxfp4, Taken::kRing, 33, 16, 512, 1, kClamped));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 40, 48, 1024, 2));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 200, 144, 6144, 4));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 17, 16, 5120, 2));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kRing, 17, 16, 4096, 8));
+  for (const TileFormat format : {TileFormat::kMxfp4, TileFormat::kFp8}) {
+    for (const uint32_t rows : {1u, 63u, 65u, 129u}) cases.push_back(TallCase(TallKind::kMatmul, format, Taken::kRing, rows, 272, 512, 1));
+    cases.push_back(TallCase(TallKind::kMatmul, format, Taken::kRing, 17, 2320, 512, 1));
+    cases.push_back(TallCase(TallKind::kGateUp, format, Taken::kRing, 130, 16, 2560, 1));
+    // (Of 1,536 columns of fp8 a plain product has two parts.)
+    cases.push_back(TallCase(format == TileFormat::kFp8 ? TallKind::kGateUp : TallKind::kMatmul, format, Taken::kRing, 130, 16, 1536, 1));
+    cases.push_back(TallCase(TallKind::kGateUp, format, Taken::kRing, 17, 24, 4608, 1));
+    cases.push_back(TallCase(TallKind::kGateUp, format, Taken::kRing, 200, 144, 1024, 1));
+    cases.push_back(TallCase(TallKind::kGateUp, format, Taken::kRing, 33, 16, 1536, 1));
+    cases.push_back(TallCase(TallKind::kGateUpAny, format, Taken::kRing, 33, 16, 512, 1, kClamped));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kRing, 40, 48, 1024, 2));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kRing, 200, 144, 6144, 4));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kRing, 17, 16, 5120, 2));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kRing, 17, 16, 4096, 8));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kRing, 17, 16, 12288, 8));  // more windows of fp8's scales than two
+  }
   // The highest tree; several dies' blocks, and more blocks than workgroups.
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 4096, 8));
   cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRounded, 100, 2320, 512, 1));

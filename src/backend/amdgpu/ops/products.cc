@@ -125,7 +125,7 @@ uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, ke
   const bool codes = kernels::HasCodes(w.format);
   if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? (fp8 ? 8 : 7) : (fp8 ? 10 : 13);
   if (taken == kernels::Taken::kTiled) return kind == kernels::TallKind::kParts ? 10 : 12;
-  if (taken == kernels::Taken::kRing) return kind == kernels::TallKind::kParts ? 9 : 17;
+  if (taken == kernels::Taken::kRing) return kind == kernels::TallKind::kParts ? (fp8 ? 10 : 9) : (fp8 ? 14 : 17);
   if (kind != kernels::TallKind::kParts) {
     const uint64_t tiles = bf16 ? 14 : fp8 ? 46 : codes ? 24 : 38;
     return kernels::IsRagged(w.format, w.tiles) ? tiles * 7 / 6 : tiles;
