@@ -285,14 +285,43 @@ uint32_t PrefixTree::Add(uint32_t parent, uint64_t hash, uint64_t salt, const ui
   return index;
 }
 
-// Those of the sequence's that the block has not: all, if it is new.
-void PrefixTree::TakeUnits(uint32_t node, uint64_t block, const SequenceCaches& caches) {
+// Of caches without a window: the block's pages are those of another, who ran the same tokens by itself.
+bool PrefixTree::HasOtherPages(uint32_t node, uint64_t block, const SequenceCaches& caches) const {
   for (size_t c = 0; c < pools_->size(); ++c) {
+    if (form(c).whole() && unit(node, c) != kNoPage && unit(node, c) != caches.table(c).pages()[block]) return true;
+  }
+  return false;
+}
+
+// The sequence holds a page, which no block has, wherever the block has one, and at least one where it has none.
+bool PrefixTree::HasMorePages(uint32_t node, uint64_t block, const SequenceCaches& caches) const {
+  bool more = false;
+  for (size_t c = 0; c < pools_->size(); ++c) {
+    if (form(c).slots) continue;
+    const uint32_t held = caches.table(c).pages()[block];
+    if (held == kNoPage ? unit(node, c) != kNoPage : (*pools_)[c].units.kept(held)) return false;
+    more |= held != kNoPage && unit(node, c) == kNoPage;
+  }
+  return more;
+}
+
+// Those of the sequence's that the block has not: all, if it is new. A block's pages are of one sequence, or of some that
+// share them: with one's page of a cache without a window and another's of a windowed one, those who hold the first could
+// hold several of the second, and a windowed pool may have no more pages than the other (PoolSize). So a page of a window
+// that was given up comes back with all others of its sequence.
+void PrefixTree::TakeUnits(uint32_t node, uint64_t block, const SequenceCaches& caches) {
+  const bool other = HasOtherPages(node, block, caches), replaces = other && HasMorePages(node, block, caches);
+  for (size_t c = 0; c < pools_->size(); ++c) {
+    if (other && !form(c).slots) {
+      if (!replaces) continue;
+      GiveUnit(node, c);
+    }
     if (unit(node, c) != kNoPage) continue;
     const uint32_t held = form(c).slots ? caches.SnapshotState(c, (block + 1) * kPageTokens)
                                         : caches.table(c).pages()[block];
     if (held == kNoPage || pool(c).kept(held)) continue;
     pool(c).Keep(held);
+    if (nodes_[node].pinned && form(c).whole()) pool(c).Share(held);
     owner_[c][held] = node;
     unit(node, c) = held;
     ++stamps_;

@@ -109,6 +109,8 @@ class PrefixTree {
   bool Stands(uint64_t blocks) const;  // on the first ones of path_
   void CollectUnits(uint64_t blocks);
   uint32_t Add(uint32_t parent, uint64_t hash, uint64_t salt, const uint32_t* tokens);
+  bool HasOtherPages(uint32_t node, uint64_t block, const SequenceCaches& caches) const;
+  bool HasMorePages(uint32_t node, uint64_t block, const SequenceCaches& caches) const;
   void TakeUnits(uint32_t node, uint64_t block, const SequenceCaches& caches);
   void GiveUnit(uint32_t node, size_t cache);
   void Remove(uint32_t node);  // a leaf

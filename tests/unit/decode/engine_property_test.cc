@@ -107,6 +107,7 @@ class Play final : public DraftSource {
       stepped_ = false;
       std::string wrong = Operation();
       if (wrong.empty()) wrong = CheckAll();
+      if (wrong.empty()) wrong = CheckPools();
       if (!wrong.empty()) return absl::StrCat("operation ", i, ": ", wrong);
     }
     return CloseAll();
@@ -410,6 +411,17 @@ class Play final : public DraftSource {
       }
     }
     return "";
+  }
+
+  // A pool of a window may have no more pages than one without (PoolSize), so it must never need more.
+  std::string CheckPools() {
+    uint64_t whole = UINT64_MAX, windowed = 0;
+    for (const model::CachePool& pool : static_cast<EngineImpl&>(*engine_).pools()) {
+      const uint64_t used = pool.units.total() - pool.units.free_pages();
+      if (pool.form.whole()) whole = std::min(whole, used);
+      if (pool.form.window > 0) windowed = std::max(windowed, used);
+    }
+    return windowed > whole ? absl::StrCat(windowed, " pages of a window beside ", whole, " of all tokens") : "";
   }
 
   // What was asked for of rows, at one position each; the last step may have run [from, to).
