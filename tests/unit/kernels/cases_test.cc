@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Every kernel on the interpreter against its reference in double, for both ISAs (under a sanitizer, which sees the
-// interpreter alone, a case on one of them), and the kernels that synchronise under many schedules. (kernels_checked
-// runs the same cases under the checkers.)
+// interpreter alone, a case on one of them), and the kernels that synchronise under many schedules; and every kernel of
+// every ISA has a case. (kernels_checked runs the same cases under the checkers.)
 #include "support/test.h"
 #include "unit/kernels/run_fresh.h"
 
@@ -40,6 +40,33 @@ TEST(synchronising_kernels_pass_under_many_schedules) {
       options.seed = seed;
       options.slice = 1 + seed * seed * 13;
       CHECK_OK(RunFresh(test, seed % 2 ? "gfx942" : "gfx950", options, Shipped, nullptr));
+    }
+  }
+}
+
+TEST(every_kernel_has_a_case) {
+  std::set<std::pair<std::string, std::string>> tested;  // ISA, kernel
+  for (const Case& test : MadeCases()) {
+    for (const auto& step : test.steps) {
+      for (const auto& launch : step) {
+        if (launch.aids) continue;
+        for (const std::string isa : {"gfx942", "gfx950"}) {
+          if (test.isas.empty() || std::count(test.isas.begin(), test.isas.end(), isa)) {
+            tested.insert({isa, launch.kernel});
+          }
+        }
+      }
+    }
+    CHECK(!test.bound.empty());
+    CHECK(!test.expectations.empty());
+  }
+  for (const isa::KernelImage& image : isa::KernelImages()) {
+    for (const isa::KernelInfo& kernel : image.kernels) {
+      // Nobody launches it: it is jumped into (unit_backend_amdgpu_resident).
+      if (kernel.name == "resident_return" || kernel.name == "resident_large_return") continue;
+      if (!tested.count({std::string(image.isa), std::string(kernel.name)})) {
+        CHECK_EQ(std::string(kernel.name), "a kernel with a case for " + std::string(image.isa));
+      }
     }
   }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// The embedded kernels: the index agrees with the objects, occupancy follows from the facts, and
-// every kernel of every ISA has a case.
-#include <algorithm>
-#include <set>
+// The embedded kernels: the index agrees with the objects, and occupancy follows from the facts. (kernels_cases sees that
+// each has a case.)
+#include <cstring>
+#include <string>
+#include <utility>
 
 #include "isa/chip.h"
 #include "isa/kernel_images.h"
@@ -12,7 +13,6 @@
 #include "kernels/gfx950/facts.h"
 #include "kernels/resident_args.h"
 #include "support/test.h"
-#include "unit/kernels/case.h"
 
 namespace mainarch {
 namespace {
@@ -172,33 +172,6 @@ TEST(the_list_has_every_kernel_once) {
     CHECK_GE(row.occupancy.groups_per_cu, 1u);
   }
   CHECK(CodeOf(isa::ListKernels("gfx803").status()) == Code::kNotFound);
-}
-
-TEST(every_kernel_has_a_case) {
-  std::set<std::pair<std::string, std::string>> tested;  // ISA, kernel
-  for (const kernels_test::Case& test : kernels_test::AllCases()) {
-    for (const auto& step : test.steps) {
-      for (const auto& launch : step) {
-        if (launch.aids) continue;
-        for (const std::string isa : {"gfx942", "gfx950"}) {
-          if (test.isas.empty() || std::count(test.isas.begin(), test.isas.end(), isa)) {
-            tested.insert({isa, launch.kernel});
-          }
-        }
-      }
-    }
-    CHECK(!test.bound.empty());
-    CHECK(!test.expectations.empty());
-  }
-  for (const KernelImage& image : isa::KernelImages()) {
-    for (const KernelInfo& kernel : image.kernels) {
-      // Nobody launches it: it is jumped into (unit_backend_amdgpu_resident).
-      if (kernel.name == "resident_return" || kernel.name == "resident_large_return") continue;
-      if (!tested.count({std::string(image.isa), std::string(kernel.name)})) {
-        CHECK_EQ(std::string(kernel.name), "a kernel with a case for " + std::string(image.isa));
-      }
-    }
-  }
 }
 
 // Known answers of Random123, kat_vectors.
