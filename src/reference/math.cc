@@ -13,13 +13,20 @@ Vector RowOf(const quant::Matrix& m, int64_t row) {
 }
 
 Vector Multiply(const quant::Matrix& m, int64_t row, int64_t rows, int64_t col, const Vector& x) {
+  // Some rows at a time, each in its columns' order: one alone would wait for every addition.
+  constexpr int64_t kTogether = 4;
   Vector y(static_cast<size_t>(rows));
-  std::vector<float> values(x.size());
-  for (int64_t r = 0; r < rows; ++r) {
-    quant::DecodeRow(m, row + r, col, static_cast<int64_t>(x.size()), values.data());
-    double sum = 0;
-    for (size_t c = 0; c < x.size(); ++c) sum += static_cast<double>(values[c]) * x[c];
-    y[static_cast<size_t>(r)] = sum;
+  std::vector<float> values(kTogether * x.size());
+  for (int64_t first = 0; first < rows; first += kTogether) {
+    const int64_t some = std::min(kTogether, rows - first);
+    for (int64_t r = 0; r < some; ++r) {
+      quant::DecodeRow(m, row + first + r, col, static_cast<int64_t>(x.size()), &values[static_cast<size_t>(r) * x.size()]);
+    }
+    double sums[kTogether] = {};
+    for (size_t c = 0; c < x.size(); ++c) {
+      for (size_t r = 0; r < kTogether; ++r) sums[r] += static_cast<double>(values[r * x.size() + c]) * x[c];
+    }
+    std::copy_n(sums, some, y.begin() + first);
   }
   return y;
 }

@@ -3,12 +3,15 @@
 
 #include <cmath>
 #include <cstring>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/f16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/mxfp4.h"
+#include "ops/random_matrices.h"
 #include "support/test.h"
 
 namespace mainarch::quant {
@@ -130,6 +133,27 @@ TEST(mxfp4_takes_the_low_nibble_first_and_a_scale_for_32_columns) {
       const uint8_t code = c % 2 == 0 ? byte & 15 : byte >> 4;
       const double expected = std::ldexp(FloatFromE2m1(code), scales[r * 2 + c / 32] - 127);
       CHECK(row[c] == expected);
+    }
+  }
+}
+
+// A row's columns together are what each is by itself (which is how a matrix with steps is read), from any column on.
+TEST(parts_of_rows_decode_as_single_columns_do) {
+  std::mt19937 rng(1);
+  for (const Format format : {Format::kBF16, Format::kF16, Format::kF32, Format::kFp8Block, Format::kFp8Channel,
+                              Format::kInt8Channel, Format::kMxfp4}) {
+    constexpr int64_t kRows = 5, kCols = 320;
+    const test::Source source = test::RandomMatrix(format, kRows, kCols, &rng);
+    Matrix stepped = source.matrix;
+    stepped.row_step = kCols;
+    stepped.col_step = 1;
+    for (const auto& [col, count] : {std::pair{0, 320}, {0, 1}, {31, 2}, {17, 200}, {128, 128}, {319, 1}}) {
+      for (int64_t row = 0; row < kRows; ++row) {
+        std::vector<float> got(static_cast<size_t>(count)), want(got.size());
+        DecodeRow(source.matrix, row, col, count, got.data());
+        DecodeRow(stepped, row, col, count, want.data());
+        CHECK_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
+      }
     }
   }
 }
