@@ -23,6 +23,13 @@ uint32_t WavesOf(const KernelLaunch& l) {
 // VGPRs a wave is given, AGPRs included.
 uint32_t RegistersOf(const KernelLaunch& l) { return ((l.rsrc1 & 63) + 1) * 8; }
 
+uint32_t VectorsOf(const KernelLaunch& l) { return std::min(RegistersOf(l), 256u); }
+
+uint32_t AccumulatorsOf(const KernelLaunch& l) {
+  const uint32_t total = RegistersOf(l), first = (l.rsrc3 & 63) * 4 + 4;
+  return total > first ? std::min(total - first, 256u) : 0;
+}
+
 bool IsVector(Family family) {
   switch (family) {
     case Family::kSop2:
@@ -245,7 +252,7 @@ std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   std::unique_ptr<Workgroup> group = program_.TakeSpare();
   if (group == nullptr) group = std::make_unique<Workgroup>();
   // Fewer waves than now: those beyond have registers that nobody has filled.
-  if (group->waves.size() < WavesOf(launch_)) group->registers_per_wave = 0;
+  if (group->waves.size() < WavesOf(launch_)) std::fill(std::begin(group->filled), std::end(group->filled), 0u);
   group->waves.clear();
   group->live = 0;
   group->turn = 0;
@@ -293,10 +300,10 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill)
   w.mode = (launch_.rsrc1 >> 12 & 0xff) | (launch_.rsrc1 >> 21 & 1) << 8 |
            (launch_.rsrc1 >> 23 & 1) << 9 | (launch_.rsrc1 >> 26 & 1) << 23;
   w.v = group->registers.get() + size_t{512} * kLanes * index;
-  const uint32_t total = RegistersOf(launch_), acc = (launch_.rsrc3 & 63) * 4 + 4;
-  if (fill) std::fill(w.v, w.v + std::min(total, 256u) * kLanes, kPoison);
-  if (total > acc)
-    std::fill(w.v + 256 * kLanes, w.v + (256 + std::min(total - acc, 256u)) * kLanes, kPoison);
+  if (fill) {
+    std::fill_n(w.v, VectorsOf(launch_) * kLanes, kPoison);
+    std::fill_n(w.v + 256 * kLanes, AccumulatorsOf(launch_) * kLanes, kPoison);
+  }
   std::fill(std::begin(w.s), std::end(w.s), kPoison);
   w.SetPair(reg::kFlatScratch, 0);  // not set by the program: scratch is the interpreter's own
   w.scratch_bytes = launch_.private_bytes;
@@ -339,7 +346,6 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill)
 
 void Grid::SetUp(Workgroup* group, Memory* memory) {
   const uint32_t waves = WavesOf(launch_);
-  const uint32_t filled = group->registers_per_wave;
   if (group->register_waves < waves) {
     const size_t bytes = size_t{512} * kLanes * 4 * waves;
     group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
@@ -353,7 +359,9 @@ void Grid::SetUp(Workgroup* group, Memory* memory) {
   group->waves.resize(waves);
   // Registers used again keep what an earlier workgroup left, unless somebody looks: filling them
   // would take longer than many a short wave runs.
-  const bool fill = filled < group->registers_per_wave || launch_.observer != nullptr;
+  const uint32_t used[2] = {VectorsOf(launch_), AccumulatorsOf(launch_)};
+  const bool fill = group->filled[0] < used[0] || group->filled[1] < used[1] || launch_.observer != nullptr;
+  for (int i = 0; i < 2; ++i) group->filled[i] = std::max(group->filled[i], used[i]);
   for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory, fill);
   for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
   if (launch_.observer != nullptr) launch_.observer->Begin(*group);
@@ -363,6 +371,7 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
   const uint32_t waves = WavesOf(launch_);
   if (group->waves.empty()) SetUp(group, memory);
   uint64_t ran = 0;
+  Program::Chunk* chunk = nullptr;  // waves are mostly in one
   const uint32_t first = static_cast<uint32_t>((launch_.seed + group->turn++) % waves);
   for (uint32_t i = 0; i < waves; ++i) {
     Wave& w = group->waves[(first + i) % waves];
@@ -372,8 +381,8 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     }
     if (w.state == WaveState::kSleeping) w.state = WaveState::kRunning;
     if (w.state != WaveState::kRunning) continue;
-    ran += launch_.observer == nullptr ? RunWave<false>(w, launch_.slice)
-                                       : RunWave<true>(w, launch_.slice);
+    ran += launch_.observer == nullptr ? RunWave<false>(w, launch_.slice, &chunk)
+                                       : RunWave<true>(w, launch_.slice, &chunk);
     if (w.state != WaveState::kSleeping) *busy = true;
     if (w.state == WaveState::kDone) --group->live;
     if (w.state == WaveState::kStopped) return ran;
@@ -414,12 +423,12 @@ inline const Op* Grid::Straight(Wave& w, const Op& op, Program::Chunk** chunk) {
 }
 
 template <bool kObserved>
-uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
-  Program::Chunk* chunk = program_.ChunkOf(w.pc);
+uint64_t Grid::RunWave(Wave& w, uint64_t slice, Program::Chunk** chunk) {
+  if (*chunk == nullptr) *chunk = program_.ChunkOf(w.pc);
   uint64_t n = 0;
-  const Op* op = Fetch(w, &chunk);
+  const Op* op = Fetch(w, chunk);
   while (op != nullptr) {
-    w.at = op->at;
+    w.at = op->after - op->bytes;
     if (kObserved && !launch_.observer->Before(w, *op)) break;
     w.pc = op->after;
     op->run(w, *op);
@@ -427,12 +436,12 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
     if (kObserved && w.state != WaveState::kStopped) launch_.observer->After(w, *op);
     if (__builtin_expect(w.state != WaveState::kRunning, 0)) {
       if (w.state != WaveState::kIndexed) break;
-      n += RunIndexed<kObserved>(w, &chunk);
+      n += RunIndexed<kObserved>(w, chunk);
       if (w.state != WaveState::kRunning) break;
     }
     if (n >= slice) break;
     // Straight on is a pointer; elsewhere is looked up.
-    op = w.pc == op->after ? Straight(w, *op, &chunk) : Fetch(w, &chunk);
+    op = w.pc == op->after ? Straight(w, *op, chunk) : Fetch(w, chunk);
   }
   w.instructions += n;
   return n;

@@ -139,7 +139,7 @@ class Grid {
   const Op* Straight(Wave& w, const Op& op, Program::Chunk** chunk);
   // kObserved: with launch_.observer told of every instruction.
   template <bool kObserved>
-  uint64_t RunWave(Wave& w, uint64_t slice);
+  uint64_t RunWave(Wave& w, uint64_t slice, Program::Chunk** chunk);
   template <bool kObserved>
   uint64_t RunIndexed(Wave& w, Program::Chunk** chunk);
   void ReleaseBarrier(Workgroup* group);

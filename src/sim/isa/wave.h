@@ -63,19 +63,21 @@ struct DppMap {
   bool in_row = true;  // never from another row of 16
 };
 
-// What runs reads first comes first; the rest is for instructions that need it.
+// What runs reads first comes first, on two cache lines: a kernel's are more than a core's caches hold. The rest is for
+// instructions that need it.
 struct alignas(64) Op {
   Run run = nullptr;
+  // The instruction at `after`, once it has been looked for. Shared by threads: std::atomic_ref.
+  mutable const Op* next = nullptr;
+  uint64_t after = 0;  // the address of the next one
   uint8_t bytes = 0;
   bool plain = true;        // no modifier, SDWA or DPP
   bool only_dpp = false;    // no modifier but DPP
   bool only_signs = false;  // no modifier but neg and abs of f32 or f64 sources
-  Ref d, a, b, c;
   uint16_t sdst = 0;  // VOP3B's and VOPC's scalar destination
+  Ref d, a, b, c;
   const DppMap* dpp = nullptr;
-  uint64_t at = 0, after = 0;  // its address, and that of the next one
-  // The instruction at `after`, once it has been looked for. Shared by threads: std::atomic_ref.
-  mutable const Op* next = nullptr;
+  uint64_t at = 0;  // its own address
   mutable const void* note = nullptr;  // of the grid's pace
   Inst inst;
   const Descriptor* descriptor = nullptr;
@@ -205,6 +207,7 @@ struct Workgroup {
   std::vector<Wave> waves;
   uint32_t live = 0;                // waves that have not ended
   uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
+  uint32_t filled[2] = {};          // VGPRs and AGPRs that every wave's have been filled of, now or for an earlier workgroup
   Isa isa = Isa::kGfx950;
   bool exact_matrix = false;  // MFMA by matrix_exact.h
   std::unique_ptr<Observed> observed;  // of the grid's observer
