@@ -285,7 +285,15 @@ bool NopCheck::Issue(Isa isa, uint64_t pc, const Op& op, const Effects& e, Hazar
   }
   // Only what some rule looks for is worth remembering.
   const RowFacts& f = *e.facts;
-  if (f.valu || f.vmem || f.salu || f.ds) past_[count_++ % kPast] = {e, op, pc, clock_, ReachOf(isa, op, e)};
+  if (f.valu || f.vmem || f.salu || f.ds) {
+    // Each by itself: a Past is more than a kilobyte, which a temporary would have copied twice.
+    Past& now = past_[count_++ % kPast];
+    now.effects = e;
+    now.op = op;
+    now.pc = pc;
+    now.clock = clock_;
+    now.reach = ReachOf(isa, op, e);
+  }
   if (f.mfma) matrix_end_ = clock_ + kPast + 1;
   ++clock_;
   return found;
