@@ -21,6 +21,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -147,6 +148,7 @@ class AmdGpuContext : public backend::Context {
   void CountResident();
   enum class Mutex { kTake, kHeld };  // the group's
   bool ReachedPoint(int32_t rank, const Awaited& awaited) const;
+  std::chrono::nanoseconds NapOf(int32_t rank, int64_t waited) const;
   Status WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const;
   Status ResumeResident(Mutex mutex) const;
   Status AwaitOwnSteps();

@@ -10,6 +10,9 @@
 
 #include "backend/amdgpu/context.h"
 #include "base/clock.h"
+#include "gpu/device.h"
+#include "gpu/process.h"
+#include "kfd/sys.h"
 
 namespace mainarch::amdgpu {
 namespace {
@@ -18,7 +21,7 @@ constexpr uint64_t kKernargAlign = 64;
 // A class's lists: without races for drawn tokens, and with.
 constexpr size_t kWorks = 2;
 constexpr int64_t kSpinNs = 50'000;
-constexpr std::chrono::microseconds kNap(20);
+constexpr int64_t kNapNs = 20'000, kMostNapNs = 1'000'000;
 
 uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -189,6 +192,12 @@ bool AmdGpuContext::ReachedPoint(int32_t rank, const Awaited& awaited) const {
                           : model_->gpus().at(rank).queue->Reached(point);
 }
 
+// A virtual node computes on cores of this machine, to which a look at it, some thousand times in a step, is work taken away.
+std::chrono::nanoseconds AmdGpuContext::NapOf(int32_t rank, int64_t waited) const {
+  const bool is_virtual = model_->gpus().at(rank).device->process().sys().Time().now_ns >= 0;
+  return std::chrono::nanoseconds(is_virtual ? std::clamp(waited / 8, kNapNs, kMostNapNs) : kNapNs);
+}
+
 // TimedOut when it is not there at `until`, or will not be before the kernel is resumed.
 Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const {
   if (!awaited.resident) {
@@ -200,7 +209,7 @@ Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t
     if (now - began < kSpinNs) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(NapOf(rank, now - began));
     }
   }
   return OkStatus();
