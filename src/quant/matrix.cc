@@ -131,7 +131,7 @@ bool DecodeColumns(const Matrix& m, const uint8_t* row_data, int64_t row, int64_
       for (int64_t i = 0; i < count; ++i) out[i] = FloatFromBf16(LoadUnaligned<uint16_t>(row_data + (col + i) * 2));
       return true;
     case Format::kF32:
-      std::memcpy(out, row_data + col * 4, static_cast<size_t>(count) * 4);
+      for (int64_t i = 0; i < count; ++i) out[i] = LoadUnaligned<float>(row_data + (col + i) * 4);
       return true;
     case Format::kFp8Block: {
       const int64_t first = row / m.block_rows * CeilDivide(m.cols, m.block_cols);
