@@ -36,17 +36,6 @@ float FloatScale(const Matrix& matrix, int64_t index) {
   return LoadUnaligned<float>(matrix.scale.data() + index * 4);
 }
 
-float DecodeFp8Block(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
-  const int64_t blocks = CeilDivide(matrix.cols, matrix.block_cols);
-  const int64_t index = (row / matrix.block_rows) * blocks + col / matrix.block_cols;
-  return FloatFromFp8E4m3(row_data[col]) * FloatScale(matrix, index);
-}
-
-float DecodeMxfp4(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
-  const int64_t index = row * (matrix.cols / kMxfp4Block) + col / kMxfp4Block;
-  return FloatFromE2m1(Mxfp4Nibble(row_data, col)) * FloatFromE8m0(matrix.scale[index]);
-}
-
 float DecodeNvfp4(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
   const int64_t index = row * (matrix.cols / kNvfp4Group) + col / kNvfp4Group;
   const float scale = FloatFromFp8E4m3(matrix.scale[static_cast<size_t>(index)]) * matrix.factor;
@@ -83,36 +72,6 @@ float DecodeBlocks(Format format, const uint8_t* row_data, int64_t col) {
   }
 }
 
-// `row` is where the row lies.
-float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
-  switch (matrix.format) {
-    case Format::kBF16:
-      return FloatFromBf16(LoadUnaligned<uint16_t>(row_data + col * 2));
-    case Format::kF16:
-      return FloatFromF16(LoadUnaligned<uint16_t>(row_data + col * 2));
-    case Format::kF32:
-      return LoadUnaligned<float>(row_data + col * 4);
-    case Format::kFp8Block:
-      return DecodeFp8Block(matrix, row_data, row, col);
-    case Format::kFp8Channel:
-      return FloatFromFp8E4m3(row_data[col]) * RowScale(matrix, row);
-    case Format::kInt8Channel:
-      return static_cast<float>(static_cast<int8_t>(row_data[col])) * RowScale(matrix, row);
-    case Format::kMxfp4:
-      return DecodeMxfp4(matrix, row_data, row, col);
-    case Format::kInt4Packed:
-    case Format::kGptq:
-    case Format::kAwq: {
-      const Int4Group group = GroupOf(matrix, row, GroupOfColumn(matrix, col));
-      return group.scale * (static_cast<float>(Int4Code(matrix, row, col)) - static_cast<float>(group.zero));
-    }
-    case Format::kNvfp4:
-      return DecodeNvfp4(matrix, row_data, row, col);
-    default:
-      return DecodeBlocks(matrix.format, row_data, col);
-  }
-}
-
 // Of columns that lie one behind the other, `run` from a multiple of it on with one factor.
 template <class Element, class Factor>
 void DecodeRuns(int64_t col, int64_t count, int64_t run, const Element& element, const Factor& factor, float* out) {
@@ -123,7 +82,7 @@ void DecodeRuns(int64_t col, int64_t count, int64_t run, const Element& element,
   }
 }
 
-// The formats that most weights have, to the bit as Decode: references spend most of their time here. False: another one.
+// Of the formats that most weights have, columns together: references spend most of their time here. False: another one.
 bool DecodeColumns(const Matrix& m, const uint8_t* row_data, int64_t row, int64_t col, int64_t count, float* out) {
   const auto fp8 = [&](int64_t c) { return FloatFromFp8E4m3(row_data[c]); };
   switch (m.format) {
@@ -149,6 +108,28 @@ bool DecodeColumns(const Matrix& m, const uint8_t* row_data, int64_t row, int64_
     }
     default:
       return false;
+  }
+}
+
+// `row` is where the row lies.
+float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
+  float value;
+  if (DecodeColumns(matrix, row_data, row, col, 1, &value)) return value;
+  switch (matrix.format) {
+    case Format::kF16:
+      return FloatFromF16(LoadUnaligned<uint16_t>(row_data + col * 2));
+    case Format::kInt8Channel:
+      return static_cast<float>(static_cast<int8_t>(row_data[col])) * RowScale(matrix, row);
+    case Format::kInt4Packed:
+    case Format::kGptq:
+    case Format::kAwq: {
+      const Int4Group group = GroupOf(matrix, row, GroupOfColumn(matrix, col));
+      return group.scale * (static_cast<float>(Int4Code(matrix, row, col)) - static_cast<float>(group.zero));
+    }
+    case Format::kNvfp4:
+      return DecodeNvfp4(matrix, row_data, row, col);
+    default:
+      return DecodeBlocks(matrix.format, row_data, col);
   }
 }
 

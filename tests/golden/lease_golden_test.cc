@@ -245,7 +245,8 @@ TEST(rounds_of_models_with_states_give_the_tokens_of_steps) {
 }
 
 // Every instruction watched, waves, dies and links in any order. On the card of fewest compute units: who waits is watched, too.
-// One fixture and a hybrid with one seed by default, all of them with seeds 17 to 32 with MAINARCH_TEST_SEEDS=17-32.
+// One fixture and a hybrid with one seed by default, all fixtures with seeds 17 to 32 with MAINARCH_TEST_SEEDS=17-32, of which
+// MAINARCH_FIXTURE and MAINARCH_TEST_DEVICE ("sim:gfx950x2") take one: two GPUs of 256 compute units take minutes a seed.
 TEST(rounds_pass_every_checker_in_any_order) {
   std::vector<std::pair<test::FixtureCase, const char*>> runs = {{{"T1", "bf16", 1}, "sim:gfx942x2,card=mi308x"}};
   int first = 3, last = 3;
