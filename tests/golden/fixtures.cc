@@ -3,7 +3,7 @@
 
 #include "base/fd.h"
 
-#include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "backend/cpu/dispatch.h"
@@ -23,27 +23,20 @@ StatusOr<file::JsonDocument> Manifest() {
 }  // namespace
 
 std::vector<FixtureCase> AllFixtureCases() {
-  std::vector<FixtureCase> cases = CpuFixtureCases();
-  cases.erase(std::remove_if(cases.begin(), cases.end(),
-                             [](const FixtureCase& one) { return one.cpu_only; }),
-              cases.end());
-  return cases;
-}
-
-std::vector<FixtureCase> CpuFixtureCases() {
   std::vector<FixtureCase> cases;
   auto manifest = Manifest();
   // One that cannot be written: a loop over no fixture would pass.
   if (!manifest.ok()) return {{"no manifest", std::string(manifest.status().message()), 0}};
+  const char* only = std::getenv("MAINARCH_FIXTURE");
   const simdjson::dom::object models = manifest->root()["models"].get_object().value_unsafe();
   for (const auto& member : models) {
     FixtureCase fixture;
     fixture.fixture = member.value["fixture"].get_string().value_unsafe();
     fixture.variant = member.value["variant"].get_string().value_unsafe();
     fixture.seed = member.value["weight_seed"].get_uint64().value_unsafe();
-    fixture.cpu_only = member.value["cpu_only"].error() == simdjson::SUCCESS;
-    cases.push_back(fixture);
+    if (only == nullptr || fixture.Name() == only) cases.push_back(fixture);
   }
+  if (cases.empty()) return {{"MAINARCH_FIXTURE names no fixture", only == nullptr ? "" : only, 0}};
   return cases;
 }
 

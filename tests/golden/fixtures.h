@@ -18,13 +18,11 @@ struct FixtureCase {
   std::string fixture;  // "T1"
   std::string variant;  // "fp8-block"
   uint64_t seed = 0;
-  bool cpu_only = false;
   std::string Name() const { return fixture + "-" + variant; }
 };
 
-// Those that have a golden and run on every backend; and all, with those that GPUs refuse by name.
+// Those that have a golden, of which MAINARCH_FIXTURE (T1-bf16) picks one.
 std::vector<FixtureCase> AllFixtureCases();
-std::vector<FixtureCase> CpuFixtureCases();
 StatusOr<model::ModelConfig> FixtureConfig(const std::string& fixture);
 // Four layers, one of which attends and the others are gated delta nets; dense, or of 8 experts.
 model::ModelConfig SmallHybrid(bool experts);

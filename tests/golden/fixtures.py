@@ -45,8 +45,6 @@ CONFIGS = {
         },
     },
 }
-# What the GPU kernels refuse by name: a bias behind the product with O.
-CPU_ONLY = {"L3"}
 # An untied head at the scale of a linear layer gives logits of standard deviation 0.8: two leaders are then within 0.05 at every
 # fifth token, and no seed keeps 168 greedy steps clear of that. Eight times as much is what a tied head has.
 HEAD_GAIN = 8.0

@@ -316,7 +316,7 @@ double WorstOf(const std::vector<std::vector<float>>& logits, const std::vector<
 }
 
 TEST(a_gguf_of_the_same_weights_gives_the_same_bits_and_the_golden_tokens) {
-  for (const test::FixtureCase& fixture : test::CpuFixtureCases()) {
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
     if (fixture.variant != "bf16" || fixture.fixture == "T1y" || fixture.fixture == "T2") continue;
     const std::string directory = test::WriteFixture(fixture);
     CHECK(!directory.empty());

@@ -38,11 +38,10 @@ constexpr backend::KvType kKv[] = {backend::KvType::kBF16, backend::KvType::kFp8
                                    backend::KvType::kF32, backend::KvType::kFp4,
                                    backend::KvType::kK8V4};
 
-void CheckOn(test::Context& test_context, const test::FixtureCase& fixture, const char* node,
+void CheckOn(test::Context& test_context, const test::FixtureCase& fixture, const std::string& plain,
              backend::KvType kv, size_t prompt, int steps) {
   const std::string directory = test::WriteFixture(fixture);
   CHECK(!directory.empty());
-  const std::string plain = std::string("sim:") + node;
   const std::string checked = plain + ",poison=1,check=all";
   std::printf("# %s on %s, KV %d\n", fixture.Name().c_str(), checked.c_str(), static_cast<int>(kv));
   std::fflush(stdout);
@@ -110,24 +109,22 @@ TEST(a_finding_ends_the_step_and_names_itself) {
 }
 
 // Every fixture, with chips, numbers of GPUs and KV types taking turns; MAINARCH_GPU_MATRIX=1: each
-// with each, longer. MAINARCH_GPU_CASE and MAINARCH_GPU_NODE pick one.
+// with each, longer. MAINARCH_TEST_DEVICE ("sim:gfx950x2") picks one.
 TEST(no_checker_finds_anything) {
+  std::vector<std::string> nodes = {"gfx950", "gfx942x2", "gfx950x4", "gfx942", "gfx950x2", "gfx942x4"};
   const bool matrix = std::getenv("MAINARCH_GPU_MATRIX") != nullptr;
-  const char* only = std::getenv("MAINARCH_GPU_CASE");
-  const char* node = std::getenv("MAINARCH_GPU_NODE");
-  const char* kTurns[] = {"gfx950", "gfx942x2", "gfx950x4", "gfx942", "gfx950x2", "gfx942x4"};
+  if (matrix) nodes.insert(nodes.end(), {"gfx950x8", "gfx942x8"});
+  for (std::string& node : nodes) node = "sim:" + node;
+  if (const char* only = std::getenv("MAINARCH_TEST_DEVICE")) nodes = {only};
   size_t turn = 0;
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
-    if (only != nullptr && fixture.Name() != only) continue;
     if (matrix) {
-      for (const char* each : {"gfx950", "gfx942", "gfx950x2", "gfx942x2", "gfx950x4", "gfx942x4",
-                               "gfx950x8", "gfx942x8"}) {
-        for (const backend::KvType kv : kKv) CheckOn(test_context, fixture, each, kv, 37, 3);
+      for (const std::string& node : nodes) {
+        for (const backend::KvType kv : kKv) CheckOn(test_context, fixture, node, kv, 37, 3);
       }
       continue;
     }
-    CheckOn(test_context, fixture, node != nullptr ? node : kTurns[turn % 6], kKv[turn % std::size(kKv)],
-            1, 1);
+    CheckOn(test_context, fixture, nodes[turn % nodes.size()], kKv[turn % std::size(kKv)], 1, 1);
     ++turn;
   }
 }

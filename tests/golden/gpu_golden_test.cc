@@ -79,17 +79,15 @@ void CheckFixture(test::Context& test_context, const test::FixtureCase& fixture,
 }  // namespace
 
 // Every fixture once, chips and numbers of GPUs taking turns. MAINARCH_GPU_MATRIX=1 runs every
-// fixture on every chip and number; MAINARCH_GPU_CASE and MAINARCH_GPU_DEVICE pick one.
+// fixture on every chip and number; MAINARCH_TEST_DEVICE picks one.
 TEST(fixtures_match_transformers) {
   const std::vector<std::string> devices = {"sim:gfx950",   "sim:gfx942x2", "sim:gfx950x4",
                                             "sim:gfx942",   "sim:gfx950x2", "sim:gfx942x4",
                                             "sim:gfx950x8", "sim:gfx942x8"};
-  const char* only = std::getenv("MAINARCH_GPU_CASE");
-  const char* device = std::getenv("MAINARCH_GPU_DEVICE");
+  const char* device = std::getenv("MAINARCH_TEST_DEVICE");
   const bool matrix = std::getenv("MAINARCH_GPU_MATRIX") != nullptr;
   size_t turn = 0;
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
-    if (only != nullptr && fixture.Name() != only) continue;
     if (device != nullptr) {
       CheckFixture(test_context, fixture, device);
     } else if (matrix) {

@@ -131,7 +131,7 @@ void CheckFixture(test::Context& test_context, const test::FixtureCase& fixture,
 }  // namespace
 
 TEST(fixtures_match_transformers) {
-  const std::vector<test::FixtureCase> cases = test::CpuFixtureCases();
+  const std::vector<test::FixtureCase> cases = test::AllFixtureCases();
   CHECK_EQ(cases.size(), 12u);
   for (const test::FixtureCase& fixture : cases) {
     for (const test::Setting& setting : test::AllSettings()) {

@@ -124,7 +124,7 @@ def golden(fixture, variant, prompt_seed, scratch):
     entry = {
         "fixture": fixture, "variant": variant, "weight_seed": WEIGHT_SEED[fixture], "prompt_seed": prompt_seed,
         "greedy_lengths": LENGTHS, "greedy_steps": STEPS, "min_argmax_margin": min(margins), "max_abs_logit": logits.abs().max().item(),
-        **({"cpu_only": True} if fixture in fixtures.CPU_ONLY else {}), "splits": [], "hf_bf16": bf16_budget(fixture, variant, prompt, logits),
+        "splits": [], "hf_bf16": bf16_budget(fixture, variant, prompt, logits),
     }
     if recorder.routers:
         entry["min_router_probability_gap"], entry["min_router_logit_gap"] = map(min, zip(*gaps))

@@ -108,7 +108,7 @@ void HitsAreMisses(test::Context& test_context, const test::FixtureCase& fixture
 }  // namespace
 
 TEST(a_hit_is_a_miss_on_cpus) {
-  for (const test::FixtureCase& fixture : test::CpuFixtureCases()) {
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
     if (fixture.variant != "bf16" && fixture.variant != "mxfp4") continue;
     HitsAreMisses(test_context, fixture, "cpu", backend::KvType::kBF16, 60);
     HitsAreMisses(test_context, fixture, "cpu:2", backend::KvType::kFp8, 20);

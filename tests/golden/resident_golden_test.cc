@@ -41,9 +41,7 @@ std::vector<Where> Wheres() {
             {{"L3", "bf16", 1}, "sim:gfx950x2", KvType::kF32}};
   }
   std::vector<Where> all;
-  const char* only = std::getenv("MAINARCH_FIXTURE");  // "T1-bf16"
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
-    if (only != nullptr && fixture.Name() != only) continue;
     for (const char* isa : {"sim:gfx942", "sim:gfx950"}) {
       for (const char* ranks : {"", "x2", "x4", "x8"}) {
         for (const KvType kv : {KvType::kBF16, KvType::kFp8, KvType::kF32, KvType::kFp4, KvType::kK8V4}) {

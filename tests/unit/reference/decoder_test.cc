@@ -26,7 +26,7 @@ StatusOr<std::unique_ptr<reference::Decoder>> DecoderOf(const std::string& direc
 }  // namespace
 
 TEST(reference_matches_transformers) {
-  for (const test::FixtureCase& fixture : test::CpuFixtureCases()) {
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
     auto golden = test::Golden::Open(fixture.Name());
     CHECK_OK(golden);
     const std::string directory = test::WriteFixture(fixture);
