@@ -711,7 +711,7 @@ typedef struct mainarch_engine_statistics {
   uint64_t resident_late;     /* steps that the kernel waited for, as the host was not there yet */
   uint64_t resident_commands; /* that the host gave it: a step, and those that it runs behind it by itself */
   uint64_t resident_pauses;   /* times that it left in the midst of a step, for others' work on its GPUs */
-  uint64_t resident_no_room;  /* steps that were packets instead, as others had the GPUs' compute units */
+  uint64_t resident_no_room;  /* steps that were packets instead, or in part, as others had the GPUs' compute units */
 } mainarch_engine_statistics;
 
 /* Any thread, at any time. */

@@ -126,7 +126,7 @@ type Statistics struct {
 	ResidentLate     uint64 // steps that it waited for, as the host was not there yet
 	ResidentCommands uint64 // that the host gave it: a step, and those that it runs behind it by itself
 	ResidentPauses   uint64 // times that it left in the midst of a step, for others' work on its GPUs
-	ResidentNoRoom   uint64 // steps that were packets instead, as others had the GPUs' compute units
+	ResidentNoRoom   uint64 // steps that were packets instead, or in part, as others had the GPUs' compute units
 }
 
 // Engine is KV cache and scheduler over one model; it steps.

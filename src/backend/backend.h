@@ -222,7 +222,7 @@ struct ResidentCounts {
   uint64_t late = 0;      // steps that the kernel had to wait for, because the host was not there yet
   uint64_t commands = 0;  // that the host gave it: a step, with the rounds behind it
   uint64_t pauses = 0;    // times that it left in the midst of a step, for others' packets
-  uint64_t no_room = 0;   // steps that were packets because others had the GPUs' compute units
+  uint64_t no_room = 0;   // steps that were packets, or ended as such, because others had the GPUs' compute units
 };
 
 // Of a launch that a resident kernel ran: when the first workgroup was ready for it and when all were, which is

@@ -9,6 +9,7 @@
 #include "backend/amdgpu/room.h"
 #include "base/clock.h"
 #include "decode/engine.h"
+#include "golden/alone.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
 #include "sim/open.h"
@@ -62,6 +63,12 @@ StatusOr<std::unique_ptr<test::Runner>> RunnerOf(const Process& process, Residen
   return test::Runner::Create(process.model, backend::KvType::kBF16, 20, backend::Activations::kF32, 0, mode);
 }
 
+// The resident kernel leaves by itself.
+void AwaitLeft(const backend::Context& context) {
+  const int64_t until = NowNs() + 60'000'000'000;
+  while (!context.counts().resident_left && NowNs() < until) std::this_thread::yield();
+}
+
 // A token; whether the resident kernel has run it, which has left by itself when this returns, and bits as `packets` has.
 StatusOr<bool> RanResident(test::Runner* packets, test::Runner* resident, uint32_t token) {
   const uint64_t before = resident->context().resident_counts().steps;
@@ -69,8 +76,7 @@ StatusOr<bool> RanResident(test::Runner* packets, test::Runner* resident, uint32
   RETURN_IF_ERROR(resident->Extend({&token, 1}, false));
   if (!test::Same(packets->Logits(0), resident->Logits(0))) return Error(Code::kInternal, "other bits");
   const bool ran = resident->context().resident_counts().steps > before;
-  const int64_t until = NowNs() + 60'000'000'000;
-  while (ran && !resident->context().counts().resident_left && NowNs() < until) std::this_thread::yield();
+  if (ran) AwaitLeft(resident->context());
   return ran;
 }
 
@@ -186,6 +192,119 @@ TEST(an_engines_tokens_are_the_same_when_others_come_and_go) {
   CHECK_GT(got->crowded.no_room, 0u);
   CHECK_GT(got->over.steps, got->crowded.steps);
   std::printf("# %d steps by the kernel, %d without room\n", static_cast<int>(got->over.steps), static_cast<int>(got->over.no_room));
+}
+
+namespace {
+
+// A step and 31 rounds behind it, and the step behind these; for another context's packets the kernel leaves somewhere in
+// the midst, and finds others' waves when it shall go on.
+struct Interrupted {
+  std::vector<uint32_t> tokens;
+  bool paused = false;
+  uint64_t without_room = 0, launches = 0;
+};
+StatusOr<Interrupted> Interrupt(Process* process, test::Alone* stays, test::Alone* passes, int64_t after_ns, bool behind) {
+  const backend::ResidentCounts before = stays->context().resident_counts();
+  RETURN_IF_ERROR(stays->Submit(65, 0, false, {stays->LeaseOf(31)}));
+  std::this_thread::sleep_for(std::chrono::nanoseconds(after_ns));
+  Interrupted out;
+  RETURN_IF_ERROR(passes->Submit(65, 0, false, {}));
+  RETURN_IF_ERROR(passes->Land().status());
+  const uint32_t gpus = static_cast<uint32_t>(process->backend->ranks());
+  process->files().Pretend(1, gpus - 1, "256\n");
+  Forget();
+  if (behind) RETURN_IF_ERROR(stays->Submit(0, 32, true, {}));
+  ASSIGN_OR_RETURN(out.tokens, stays->Land());
+  const backend::ResidentCounts after = stays->context().resident_counts();
+  process->files().Leave(1);
+  Forget();
+  out.paused = after.pauses > before.pauses;
+  out.without_room = after.no_room - before.no_room;
+  out.launches = after.launches - before.launches;
+  return out;
+}
+
+}  // namespace
+
+// What a pause has interrupted ends as packets, to the same bits; rounds and steps that others' wish has ended are left out,
+// as with room; and the kernel goes on behind it.
+TEST(what_a_pause_interrupts_ends_as_packets_without_room) {
+  std::vector<std::string> nodes = {"gfx950", "gfx942x2"};
+  // Under checkers, minutes: "gfx942x2,card=mi308x,check=all".
+  if (const char* node = std::getenv("MAINARCH_TEST_NODE")) nodes = {node};
+  const std::string directory = test::WriteFixture({"L3", "bf16", 1});
+  CHECK(!directory.empty());
+  for (const std::string& node : nodes) {
+    auto process = Process::Start(MakeNode(node.c_str()), directory);
+    CHECK_OK(process);
+    auto stays = test::Alone::Create(*(*process)->model), passes = test::Alone::Create(*(*process)->model, ResidentMode::kOff);
+    CHECK_OK(stays);
+    CHECK_OK(passes);
+    const auto run = [&] {
+      const Status sent = (*stays)->Submit(65, 0, false, {(*stays)->LeaseOf(31)});
+      return sent.ok() ? (*stays)->Land() : StatusOr<std::vector<uint32_t>>(sent);
+    };
+    const auto all = run();
+    CHECK_OK(all);
+    CHECK_EQ(all->size(), 32u);
+    AwaitLeft((*stays)->context());
+    int paused = 0, left_out = 0;
+    for (int turn = 0; turn < 60 && (paused < 4 || left_out < 1); ++turn) {
+      const bool behind = turn % 2 != 0;
+      const auto got = Interrupt(process->get(), stays->get(), passes->get(), turn % 5 * 10'000'000, behind);
+      CHECK_OK(got);
+      CHECK_GE(got->tokens.size(), 1u);
+      CHECK_LE(got->tokens.size(), all->size() + behind);
+      const size_t same = std::min(got->tokens.size(), all->size());
+      CHECK(std::equal(all->begin(), all->begin() + static_cast<ptrdiff_t>(same), got->tokens.begin()));
+      // No kernel was launched again for the rest, nor for the step behind it.
+      if (got->paused) {
+        CHECK_EQ(got->launches, 1u);
+        CHECK_GE(got->without_room, 1u);
+      }
+      paused += got->paused;
+      left_out += got->paused && behind && got->tokens.size() < all->size();
+    }
+    std::printf("# %s: %d interrupted, of which %d had a step behind\n", node.c_str(), paused, left_out);
+    CHECK_GE(paused, 4);
+    CHECK_GE(left_out, 1);
+    const uint64_t launches = (*stays)->context().resident_counts().launches;
+    const auto again = run();
+    CHECK_OK(again);
+    CHECK(*again == *all);
+    CHECK_GT((*stays)->context().resident_counts().launches, launches);
+  }
+}
+
+// A step behind rounds that are over, whose kernel has left: none can come behind rounds but the kernel's.
+TEST(a_step_behind_rounds_is_packets_without_room) {
+  const std::string directory = test::WriteFixture({"L3", "bf16", 1});
+  CHECK(!directory.empty());
+  auto process = Process::Start(MakeNode("gfx950x2"), directory);
+  CHECK_OK(process);
+  auto stays = test::Alone::Create(*(*process)->model);
+  CHECK_OK(stays);
+  backend::Context& context = (*stays)->context();
+  std::vector<uint32_t> want;
+  uint64_t no_room = 0;
+  for (const bool crowded : {false, true, false, true}) {
+    CHECK_OK((*stays)->Submit(65, 0, false, {(*stays)->LeaseOf(3)}));
+    CHECK_OK(context.Poll(-1));
+    AwaitLeft(context);
+    const uint64_t launches = context.resident_counts().launches;
+    if (crowded) (*process)->files().Pretend(1, 1, "8\n");
+    Forget();
+    CHECK_OK((*stays)->Submit(0, 4, true, {}));
+    const auto got = (*stays)->Land();
+    CHECK_OK(got);
+    CHECK_EQ(got->size(), 4u);
+    if (want.empty()) want = *got;
+    CHECK(*got == want);
+    CHECK_EQ(context.resident_counts().launches - launches, crowded ? 0u : 1u);
+    CHECK_EQ(context.resident_counts().no_room, no_room += crowded);
+    (*process)->files().Leave(1);
+    Forget();
+  }
 }
 
 // Whoever comes second finds the other's waves there.

@@ -122,11 +122,10 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->AllocateRank(rank));
   for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->AllocateExchange(rank));
   context->ShareExchange();
-  for (int32_t rank = 0; rank < ranks; ++rank) {
-    RETURN_IF_ERROR(context->FillRank(rank));
-    RETURN_IF_ERROR(context->MakePackets(rank));
-  }
+  for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->FillRank(rank));
+  // Packets name what it made: its rounds may end as such.
   RETURN_IF_ERROR(context->MakeResident());
+  for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->MakePackets(rank));
   return std::unique_ptr<backend::Context>(std::move(context));
 }
 

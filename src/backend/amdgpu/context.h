@@ -11,7 +11,8 @@
 //   per rank, VRAM    activations, step block and page tables (one buffer), KV pools, slots of
 //                     recurrent state; all-reduce slots and flags, what is sent to the chooser of
 //                     a row, and the tokens chosen (uncached, mapped by every peer)
-//   per rank, host    kernel arguments
+//   per rank, VRAM    kernel arguments, lists of the resident kernel; in host memory where the host
+//                     cannot write to VRAM
 //   once, host        step blocks, chosen tokens and logits, mapped by every GPU
 //
 // Threads: one at a time, except RequestStop. Steps of several contexts on one group take turns: a
@@ -130,12 +131,18 @@ class AmdGpuContext : public backend::Context {
   StatusOr<std::unique_ptr<Resident>> StartResident();
   Status FillLists(Resident& resident, int32_t rank);
   size_t ListOf(const Form& form) const;
+  Form FormOf(size_t list) const;  // but for how many rows
   size_t TablesList() const;
   // Whether a step of so many rows, up to an op, can be the resident kernel's; and whether it is, having room.
   bool RunsResident(size_t rows, size_t end) const;
   bool GoesResident(size_t rows, size_t end);
   Status SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited);
+  Status AwaitSlot(int32_t rank);
   Status SubmitTables(Awaited* awaited);
+  // In context_posted.cc: what was posted to kernels that have left, without them.
+  Status RunPosted();
+  Status RunByPackets(size_t list, Resident::Stand* stand);
+  Status RunPart(size_t list, uint32_t from, uint32_t to);
   // In context_lease.cc: rounds behind a step. Words of the block from `at` on; where they end.
   uint32_t WriteLease(const backend::Step& step, uint32_t at, kernels::StepHeader* header, Flight* flight);
   Status AwaitBlock();
@@ -150,7 +157,7 @@ class AmdGpuContext : public backend::Context {
   bool ReachedPoint(int32_t rank, const Awaited& awaited) const;
   std::chrono::nanoseconds NapOf(int32_t rank, int64_t waited) const;
   Status WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const;
-  Status ResumeResident(Mutex mutex) const;
+  Status ResumeResident(Mutex mutex);
   Status AwaitOwnSteps();
 
   Status CheckStep(const backend::Step& step) const;
@@ -169,11 +176,16 @@ class AmdGpuContext : public backend::Context {
   void WriteStates(const backend::Step& step, const kernels::StepHeader& header,
                    uint32_t* block) const;
   Status ChangeTables(const backend::Step& step, bool resident);
-  Status SubmitRanks(Flight& flight, int32_t end);
-  Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
+  // Of a step's packets those before op `end` of the program, and of these [from, to).
+  struct Part {
+    int32_t end = 0;
+    uint32_t from = 0, to = UINT32_MAX;
+  };
+  Status SubmitRanks(const Form& form, const Part& part, Awaited* awaited);
+  Status SubmitRank(int32_t rank, const Form& form, const Part& part, Awaited* awaited);
   // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
   // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more. A resident kernel
-  // that has paused is resumed, for which it takes the group's mutex, unless that is held.
+  // that has paused is resumed, or what it had to do is done, for which it takes the group's mutex, unless that is held.
   [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns, Mutex mutex = Mutex::kTake);
   uint64_t PacketsTaken() const;
   Status Hung(const Awaited& awaited);

@@ -129,6 +129,13 @@ size_t AmdGpuContext::ListOf(const Form& form) const {
   return form.row_class * kWorks + form.work.races;
 }
 
+AmdGpuContext::Form AmdGpuContext::FormOf(size_t list) const {
+  Form form;
+  form.row_class = list / kWorks;
+  form.work = WorkOf(list % kWorks);
+  return form;
+}
+
 size_t AmdGpuContext::TablesList() const {
   size_t classes = 0;
   while (classes < row_classes_.size() && row_classes_[classes] <= kOneRoundRows) ++classes;
@@ -139,7 +146,7 @@ bool AmdGpuContext::RunsResident(size_t rows, size_t end) const {
   return resident_ != nullptr && rows <= kOneRoundRows && end == program_.ops.size();
 }
 
-// Behind rounds none but the kernel can come: it is there, or they are over and it is launched again for this step.
+// Behind rounds none but the kernel's steps can come, with room or without.
 bool AmdGpuContext::GoesResident(size_t rows, size_t end) {
   if (!RunsResident(rows, end)) return false;
   if (InFlight() > 0 && FlightOf(sent_).rounds > 1) return true;
@@ -151,11 +158,34 @@ bool AmdGpuContext::GoesResident(size_t rows, size_t end) {
 Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited) {
   const uint32_t before = resident_->launches();
   awaited->resident = true;
+  for (int32_t r = 0; r < program_.ranks; ++r) RETURN_IF_ERROR(AwaitSlot(r));
+  const bool has_room = resident_->HasRoom();
+  if (!has_room) RETURN_IF_ERROR(resident_->Paused() ? RunPosted() : resident_->AwaitGone());
   for (int32_t r = 0; r < program_.ranks; ++r) {
-    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list, work));
+    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list, work, has_room));
+  }
+  if (!has_room) {
+    // Rounds would keep others from the GPUs.
+    resident_->Recall();
+    return RunPosted();
   }
   resident_->Ring();
   awaited->launches = resident_->launches() - before;
+  return OkStatus();
+}
+
+// A command is written over another when the kernel has taken that.
+Status AmdGpuContext::AwaitSlot(int32_t rank) {
+  Gpus& gpus = model_->gpus();
+  for (const gpu::Deadline deadline = Soon(); resident_->IsFull(rank);) {
+    RETURN_IF_ERROR(gpus.Health());
+    RETURN_IF_ERROR(ResumeResident(Mutex::kHeld));
+    gpu::Device& device = *gpus.at(rank).device;
+    if (deadline.GivesUp(device.process().sys(), NowNs())) {
+      return WithDevice(Error(Code::kTimedOut, device.name(), ": the resident kernel takes no command"), device.index());
+    }
+    std::this_thread::yield();
+  }
   return OkStatus();
 }
 
@@ -216,11 +246,12 @@ Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t
 }
 
 // Other contexts' packets are behind it, and those that were submitted since.
-Status AmdGpuContext::ResumeResident(Mutex mutex) const {
+Status AmdGpuContext::ResumeResident(Mutex mutex) {
   if (resident_ == nullptr || !resident_->Paused()) return OkStatus();
   std::unique_lock<std::mutex> lock(model_->gpus().mutex(), std::defer_lock);
   if (mutex == Mutex::kTake) lock.lock();
-  return resident_->Resume();
+  RETURN_IF_ERROR(model_->gpus().Health());
+  return resident_->HasRoom() ? resident_->Resume() : RunPosted();
 }
 
 // Packets of this context do not overtake its steps: these are over before a kernel can be asked to pause for them.

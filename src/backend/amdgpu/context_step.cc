@@ -173,25 +173,27 @@ bool AmdGpuContext::TakesPart(When when, const ChoiceWork& work) {
   return true;
 }
 
-Status AmdGpuContext::SubmitRank(int32_t rank, Flight& flight, int32_t end) {
+Status AmdGpuContext::SubmitRank(int32_t rank, const Form& form, const Part& part, Awaited* awaited) {
   gpu::Queue& queue = *model_->gpus().at(rank).queue;
-  const std::vector<Packet>& packets = ranks_[static_cast<size_t>(rank)].packets[flight.form.row_class];
+  const std::vector<Packet>& packets = ranks_[static_cast<size_t>(rank)].packets[form.row_class];
   const bool at_once = queue.Takes(packets.size());
   const Packet* last = nullptr;
+  uint32_t number = 0;
   for (const Packet& packet : packets) {
-    if (packet.op >= end || !TakesPart(packet.when, flight.form.work)) continue;
+    if (packet.op >= part.end || !TakesPart(packet.when, form.work)) continue;
+    if (number++ < part.from || number > part.to) continue;
     if (last != nullptr && at_once) {
       queue.Put(last->packet, last->label);
     } else if (last != nullptr) {
-      RETURN_IF_ERROR(queue.Submit(last->packet, last->label, flight.awaited.deadline));
+      RETURN_IF_ERROR(queue.Submit(last->packet, last->label, awaited->deadline));
     }
     last = &packet;
   }
   // What the host reads is written back to it.
   gpu::AqlPacket packet = last->packet;
   packet.set_release(gpu::Scope::kSystem);
-  ASSIGN_OR_RETURN(flight.awaited.points[static_cast<size_t>(rank)],
-                   queue.SubmitSignalled(packet, last->label, flight.awaited.deadline));
+  ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(rank)],
+                   queue.SubmitSignalled(packet, last->label, awaited->deadline));
   return OkStatus();
 }
 
@@ -219,7 +221,7 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
       std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
       row_classes_.begin());
   const Status status = resident ? SubmitResident(ListOf(flight.form), RoundsOf(flight), &flight.awaited)
-                                 : SubmitRanks(flight, static_cast<int32_t>(end));
+                                 : SubmitRanks(flight.form, {static_cast<int32_t>(end)}, &flight.awaited);
   submitted_ += flight.rounds - 1;
   if (status.ok()) return status;
   --sent_;  // it was not; what is in flight fails with the group
@@ -227,9 +229,9 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   return gpus.Fail(status);
 }
 
-Status AmdGpuContext::SubmitRanks(Flight& flight, int32_t end) {
+Status AmdGpuContext::SubmitRanks(const Form& form, const Part& part, Awaited* awaited) {
   Gpus& gpus = model_->gpus();
-  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(SubmitRank(r, flight, end));
+  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(SubmitRank(r, form, part, awaited));
   for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
   return OkStatus();
 }

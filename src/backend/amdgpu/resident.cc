@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <thread>
 
 #include "base/clock.h"
 #include "isa/kernel_images.h"
@@ -81,7 +80,7 @@ StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, size_t kind, ui
 Resident::~Resident() {
   if (launches_ == 0) return;  // nor has it ever held the queues
   std::lock_guard<std::mutex> lock(gpus_.mutex());
-  const bool well = gpus_.Health().ok() && gpus_.Settle(Resume()).ok() && gpus_.Settle(Leave(false)).ok();
+  const bool well = gpus_.Health().ok() && gpus_.Settle(Leave(false)).ok();
   for (int32_t r = 0; well && r < static_cast<int32_t>(ranks_.size()); ++r) {
     gpus_.Settle(gpus_.at(r).queue->Wait(ranks_[static_cast<size_t>(r)].point, gpus_.Soon()))
         .IgnoreError();
@@ -89,7 +88,7 @@ Resident::~Resident() {
   gpus_.Release(this);
 }
 
-// In memory of the rank that looks there at each meeting. The host writes to the first rank's, that rank to the
+// In memory of the rank that looks there. The host writes to the first rank's, that rank to the
 // others'.
 Status Resident::CreateAsks() {
   std::array<gpu::Device*, 1> first = {gpus_.at(0).device};
@@ -264,20 +263,30 @@ StatusOr<std::vector<backend::OpTimes>> Resident::Times(int32_t rank, size_t lis
   return out;
 }
 
-StatusOr<uint64_t> Resident::Meetings(int32_t rank) const {
-  const Rank& own = ranks_[static_cast<size_t>(rank)];
+StatusOr<gpu::Buffer> Resident::CopyOf(int32_t rank, uint64_t at, uint64_t bytes) const {
   Gpu& gpu = gpus_.at(rank);
-  ASSIGN_OR_RETURN(const gpu::Buffer staging, HostBuffer(*gpu.device, sizeof(ResidentState), "resident state"));
-  RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), own.state.va(), sizeof(ResidentState), gpus_.Soon()));
+  ASSIGN_OR_RETURN(gpu::Buffer staging, HostBuffer(*gpu.device, bytes, "resident state"));
+  RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), at, bytes, gpus_.Soon()));
   ASSIGN_OR_RETURN(const uint64_t copied, gpu.copy->Submit(gpus_.Soon()));
   RETURN_IF_ERROR(gpu.copy->Wait(copied, gpus_.Soon()));
-  const auto& meeting = staging.host<ResidentState>()->meetings[(own.launches + 1) % 2];
+  return staging;
+}
+
+StatusOr<uint32_t> Resident::WordOf(int32_t rank, uint64_t at) const {
+  ASSIGN_OR_RETURN(const gpu::Buffer copy, CopyOf(rank, at, sizeof(uint32_t)));
+  return *copy.host<uint32_t>();
+}
+
+StatusOr<uint64_t> Resident::Meetings(int32_t rank) const {
+  const Rank& own = ranks_[static_cast<size_t>(rank)];
+  ASSIGN_OR_RETURN(const gpu::Buffer state, CopyOf(rank, own.state.va(), sizeof(ResidentState)));
+  const auto& meeting = state.host<ResidentState>()->meetings[(own.launches + 1) % 2];
   uint64_t met = 0;
   for (const kernels::ResidentLine& line : meeting.arrived) met += line.values[0];
   return met / workers_;
 }
 
-Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
+Status Resident::PostCommand(int32_t rank, ResidentCommand command, bool launches) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   ResidentMailbox* mailbox = MailboxOf(rank);
   command.number = ++own.posted;
@@ -291,8 +300,8 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
   // Before it looks at `left`: see resident_args.h.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool gone = Load(mailbox->left) == command.number || !own.there;
-  own.there = command.count != 0;
-  if (!gone) return OkStatus();
+  own.there = command.count != 0 && launches;
+  if (!gone || !launches) return OkStatus();
   if (command.count == 0) {  // it has left by itself: the number is still free
     --own.posted;
     return OkStatus();
@@ -307,23 +316,13 @@ Status Resident::Start(Rank* rank, gpu::Queue* queue) {
   return OkStatus();
 }
 
-StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list, const Work& work) {
+StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list, const Work& work, bool launches) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
-  // A slot is written again when the kernel has taken what was in it.
-  for (const gpu::Deadline deadline = gpus_.Soon(); !Reached(rank, own.posted + 1 - kernels::kResidentSlots);) {
-    RETURN_IF_ERROR(gpus_.Health());
-    RETURN_IF_ERROR(Resume());
-    gpu::Device& device = *gpus_.at(rank).device;
-    if (deadline.GivesUp(device.process().sys(), NowNs())) {
-      return WithDevice(Error(Code::kTimedOut, device.name(), ": the resident kernel takes no command"), device.index());
-    }
-    std::this_thread::yield();
-  }
   ResidentCommand command = own.commands[list];
   command.kind = work.kind;
   command.rounds = static_cast<uint16_t>(work.rounds);
   command.ends = work.ends[static_cast<size_t>(rank)];
-  RETURN_IF_ERROR(PostCommand(rank, command));
+  RETURN_IF_ERROR(PostCommand(rank, command, launches));
   return own.posted;
 }
 
@@ -335,7 +334,7 @@ void Resident::Ring() {
   }
 }
 
-// Another number for the first rank's kernel, which looks at each meeting. It is not taken back: a kernel that ends by
+// Another number for the first rank's kernel, which looks now and then (SetLists). It is not taken back: a kernel that ends by
 // itself remembers it as answered.
 Status Resident::Ask() {
   __atomic_store_n(ranks_[0].asks.host<uint32_t>(), ++asks_, __ATOMIC_RELEASE);
@@ -355,8 +354,6 @@ bool Resident::Paused() const {
 // Every end of a kernel, by a pause, a command or itself, has one launch behind it; which of them are in the queue
 // already does not matter: each goes on where the one before has left.
 Status Resident::Resume() {
-  if (!Paused()) return OkStatus();
-  RETURN_IF_ERROR(gpus_.Health());
   RETURN_IF_ERROR(gpus_.Claim(this));
   for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
     Rank& own = ranks_[static_cast<size_t>(r)];
@@ -367,13 +364,72 @@ Status Resident::Resume() {
   return OkStatus();
 }
 
+Status Resident::AwaitGone() {
+  for (int32_t r = 0; r < gpus_.count(); ++r) {
+    Rank& own = ranks_[static_cast<size_t>(r)];
+    if (own.launches > 0) RETURN_IF_ERROR(gpus_.at(r).queue->Wait(own.point, gpus_.Soon()));
+    own.there = false;
+    own.resumed = Load(MailboxOf(r)->paused);
+    // Of a command that is not all the kernel's there are none.
+    if (timed_) std::memset(own.times.host(), 0, own.times.size());
+  }
+  return OkStatus();
+}
+
+// All ranks have left before the same op, so the first one's state tells of all.
+StatusOr<Resident::Stand> Resident::TakeStand() const {
+  ASSIGN_OR_RETURN(const gpu::Buffer copy, CopyOf(0, ranks_[0].state.va(), sizeof(ResidentState)));
+  const ResidentState& state = *copy.host<ResidentState>();
+  const kernels::ResidentResume& resume = state.meetings[ranks_[0].launches % 2].resume;
+  return Stand{state.command.number, resume.next, resume.work >> 16, state.ran, state.broken != 0};
+}
+
+absl::optional<std::pair<size_t, ResidentCommand>> Resident::PostedAt(uint32_t number) const {
+  const ResidentCommand& command = MailboxOf(0)->commands[number % kernels::kResidentSlots];
+  const std::vector<ResidentCommand>& lists = ranks_[0].commands;
+  for (size_t i = 0; command.count != 0 && i < lists.size(); ++i) {
+    if (lists[i].ops == command.ops) return std::make_pair(i, command);
+  }
+  return absl::nullopt;
+}
+
+void Resident::TellRan(uint32_t number, uint32_t rounds) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    uint32_t* const ran = MailboxOf(static_cast<int32_t>(r))->ran;
+    __atomic_store_n(&ran[number % kernels::kResidentSlots], kernels::ResidentRan(number, rounds), __ATOMIC_RELEASE);
+  }
+}
+
+void Resident::TellDone(uint32_t number) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    __atomic_store_n(&MailboxOf(static_cast<int32_t>(r))->done, number, __ATOMIC_RELEASE);
+  }
+}
+
+// The state as each rank's kernel has left it, but for the command and whether a pause has interrupted it.
+Status Resident::GoOnBehind(const Stand& stand) {
+  for (int32_t r = 0; r < gpus_.count(); ++r) {
+    const Rank& own = ranks_[static_cast<size_t>(r)];
+    ASSIGN_OR_RETURN(const gpu::Buffer copy, CopyOf(r, own.state.va(), sizeof(ResidentState)));
+    ResidentState& state = *copy.host<ResidentState>();
+    state.command.number = stand.number;
+    state.broken = stand.broken;
+    state.meetings[own.launches % 2].resume = {};
+    gpu::CopyQueue& engine = *gpus_.at(r).copy;
+    RETURN_IF_ERROR(engine.Copy(own.state.va(), copy.va(), sizeof(ResidentState), gpus_.Soon()));
+    ASSIGN_OR_RETURN(const uint64_t copied, engine.Submit(gpus_.Soon()));
+    RETURN_IF_ERROR(engine.Wait(copied, gpus_.Soon()));
+  }
+  return OkStatus();
+}
+
 Status Resident::Leave(bool pause) {
   Recall();
   // Idle kernels find the end at once.
   if (pause && alike_ && !Reached(0, ranks_[0].posted)) RETURN_IF_ERROR(Ask());
   for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
     if (!ranks_[static_cast<size_t>(r)].there) continue;
-    RETURN_IF_ERROR(PostCommand(r, {}));
+    RETURN_IF_ERROR(PostCommand(r, {}, /*launches=*/true));
   }
   return OkStatus();
 }

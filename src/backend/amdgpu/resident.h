@@ -2,12 +2,13 @@
 //
 // The kernels of one context that stay on its GPUs, one a GPU, and run what is posted to them
 // (kernels/resident_args.h): lists of launches, the same on every rank. A kernel is launched with the
-// first command, and again whenever it has not waited for the next one; nothing else makes packets.
+// first command, and again whenever it has not waited for the next one or has paused; nothing else makes packets.
 // While one is there nothing else of its queue runs: who submits there makes it leave first
 // (Gpus::Claim). For packets it pauses in the midst of a command, on all ranks before the same op, and
-// is resumed behind them by whoever waits for the command.
+// is resumed behind them by whoever waits for the command. Where it then has no room, that is done without it: who does
+// asks where it stands, runs the rest, tells of it as the kernel would, and says where the next one goes on.
 //
-// Threads: one at a time, but for Reached; the group's mutex is held for all that posts.
+// Threads: one at a time, but for Look, Moved and Paused; the group's mutex is held for all that posts.
 #ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
 #define MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
 
@@ -50,8 +51,11 @@ class Resident : public QueueHolder {
     uint32_t rounds = 1;
     std::array<uint64_t, kernels::kMaxRanks> ends = {};
   };
-  // Posts a list to a rank; the command's number there. Ring lets kernels that were launched begin.
-  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work);
+  // Whether a command to a rank would be written over one that its kernel has not taken.
+  bool IsFull(int32_t rank) const { return !Reached(rank, ranks_[static_cast<size_t>(rank)].posted + 1 - kernels::kResidentSlots); }
+  // Posts a list to a rank, which is not full; the command's number there. Ring lets kernels that were launched begin.
+  // `launches`: not, and no kernel is there; who posts does what is posted.
+  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work, bool launches = true);
   // That the next one will have on the first rank.
   uint32_t next_number() const { return ranks_[0].posted + 1; }
   void Ring();
@@ -67,14 +71,36 @@ class Resident : public QueueHolder {
   Status Leave(bool pause) override;
   // All kernels have left in the midst of a command. Any thread.
   bool Paused() const;
-  // If so, they are launched again, behind what is in the queues. The group's mutex is held.
+  // They are launched again, behind what is in the queues. The group's mutex is held.
   Status Resume();
 
   // No kernel is there; who posts launches them.
   bool left() const;
-  // A command that is posted now finds kernels, or room to launch them. What a pause has interrupted is taken up whether or
-  // not there is room. The group's mutex is held.
+  // A command that is posted now, or one that a pause has interrupted, finds kernels, or room to launch them. The group's
+  // mutex is held.
   bool HasRoom() { return !left() || room_.Look(); }
+
+  // Where all kernels have left, and the next ones go on: behind command `number`, or, where rounds of it are left, in
+  // it before op `next`, having run `ran` rounds.
+  struct Stand {
+    uint32_t number = 0;
+    uint32_t next = 0, rounds = 0, ran = 0;
+    bool broken = false;  // ResidentState
+  };
+  // All have left, and until a Post that launches none will be there: until they are over. Behind it no pause wants a launch.
+  Status AwaitGone();
+  // Behind that.
+  StatusOr<Stand> TakeStand() const;
+  // What was posted, of all ranks: the list, and the rest of the command. None: an end.
+  absl::optional<std::pair<size_t, kernels::ResidentCommand>> PostedAt(uint32_t number) const;
+  uint32_t posted() const { return ranks_[0].posted; }
+  // What kernels would say of a command's rounds.
+  void TellRan(uint32_t number, uint32_t rounds);
+  void TellDone(uint32_t number);
+  // The next kernels begin behind the command, in none.
+  Status GoOnBehind(const Stand& stand);
+  // Of a rank's memory.
+  StatusOr<uint32_t> WordOf(int32_t rank, uint64_t at) const;
   // Another number whenever a command or a round of one has ended.
   uint64_t Moved(int32_t rank) const;
   uint32_t launches() const { return launches_; }  // in all, of one rank
@@ -109,10 +135,12 @@ class Resident : public QueueHolder {
   Status CreateRank(int32_t rank);
   Status CreateAsks();
   Status Ask();
+  // A copy of memory of a rank, by its copy engine.
+  StatusOr<gpu::Buffer> CopyOf(int32_t rank, uint64_t at, uint64_t bytes) const;
   Status Start(Rank* rank, gpu::Queue* queue);
   kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
   bool Reached(int32_t rank, uint64_t number) const;
-  Status PostCommand(int32_t rank, kernels::ResidentCommand command);
+  Status PostCommand(int32_t rank, kernels::ResidentCommand command, bool launches);
 
   Gpus& gpus_;
   const size_t kind_;  // of kResidents

@@ -416,7 +416,7 @@ pub struct mainarch_engine_statistics {
     pub resident_commands: u64,
     /// times that it left in the midst of a step, for others' work on its GPUs
     pub resident_pauses: u64,
-    /// steps that were packets instead, as others had the GPUs' compute units
+    /// steps that were packets instead, or in part, as others had the GPUs' compute units
     pub resident_no_room: u64,
 }
 

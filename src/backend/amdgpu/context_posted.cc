@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//
+// What was posted to resident kernels that have left and have no room, by packets: the rest of what a pause has
+// interrupted, from the op on before which all ranks have left, and what is posted behind it. The packets are those of a
+// step; of rounds, commands and what is left out the host tells what the kernels would (kernels/ops/resident.h), and the
+// next ones go on behind. The group's mutex is held all along: nobody else submits, or asks for a pause, meanwhile.
+#include <cstddef>
+#include <utility>
+
+#include "backend/amdgpu/context.h"
+
+namespace mainarch::amdgpu {
+
+Status AmdGpuContext::RunPosted() {
+  RETURN_IF_ERROR(model_->gpus().Claim(resident_.get()));
+  RETURN_IF_ERROR(resident_->AwaitGone());
+  ASSIGN_OR_RETURN(Resident::Stand stand, resident_->TakeStand());
+  if (stand.rounds > 0) {
+    const auto posted = resident_->PostedAt(stand.number);
+    if (!posted) return Error(Code::kInternal, "a pause has interrupted a command that nobody has posted");
+    RETURN_IF_ERROR(RunByPackets(posted->first, &stand));
+  }
+  while (stand.number != resident_->posted()) {
+    const auto posted = resident_->PostedAt(++stand.number);
+    if (posted && posted->second.kind == kernels::kBegins) stand.broken = false;
+    if (!posted || (posted->second.kind == kernels::kFollows && stand.broken)) {
+      resident_->TellDone(stand.number);
+      continue;
+    }
+    stand.next = stand.ran = 0;
+    stand.rounds = posted->second.rounds;
+    RETURN_IF_ERROR(RunByPackets(posted->first, &stand));
+  }
+  return resident_->GoOnBehind(stand);
+}
+
+// The rounds of a command that are left, from op `next` of the first of them on.
+Status AmdGpuContext::RunByPackets(size_t list, Resident::Stand* stand) {
+  if (list != TablesList()) resident_no_room_.fetch_add(1, std::memory_order_relaxed);
+  for (; stand->rounds > 0; --stand->rounds, stand->next = 0) {
+    if (stand->ran > 0 && stand->next == 0) {
+      // Its first op finds out whether it is one.
+      RETURN_IF_ERROR(RunPart(list, 0, 1));
+      ASSIGN_OR_RETURN(const uint32_t rounds,
+                       resident_->WordOf(0, ranks_[0].memory.step + offsetof(kernels::StepHeader, rounds)));
+      stand->broken = rounds == kernels::kNoRound;
+      if (stand->broken) break;
+      stand->next = 1;
+    }
+    RETURN_IF_ERROR(RunPart(list, stand->next, UINT32_MAX));
+    resident_->TellRan(stand->number, ++stand->ran);
+  }
+  resident_->TellDone(stand->number);
+  return OkStatus();
+}
+
+// Ops of a list, on all ranks, until they are over.
+Status AmdGpuContext::RunPart(size_t list, uint32_t from, uint32_t to) {
+  Awaited awaited;
+  awaited.deadline = Soon();
+  if (list == TablesList()) {
+    RETURN_IF_ERROR(SubmitTables(&awaited));
+  } else {
+    const Form form = FormOf(list);
+    RETURN_IF_ERROR(SubmitRanks(form, {static_cast<int32_t>(program_.ops.size()), from, to}, &awaited));
+  }
+  return Wait(awaited, -1, Mutex::kHeld).status();
+}
+
+}  // namespace mainarch::amdgpu
