@@ -82,14 +82,18 @@
  *   the library opens its own group.
  *
  * Process state. The library installs no signal handler, blocks all signals in its own threads,
- *   changes no state of the process, and opens every descriptor close-on-exec. Once the last handle
- *   is destroyed no thread, descriptor or mapping of it is left, and dlclose() works. A checkpoint
+ *   changes no state of the process, but for AMX (MAINARCH_ENGINE_FAST), and opens every descriptor
+ *   close-on-exec. Once the last handle is destroyed dlclose() works, and no thread, descriptor or
+ *   mapping of it is left, but for one descriptor of each GPU's render node: the driver gives an
+ *   address space back only when the process ends, and a later group finds it there. A checkpoint
  *   is mapped: truncating its files while a model of it is open makes the next access a SIGBUS.
  *
  * Environment. Three variables are read, once, by mainarch_group_open, unless its flags say not to:
  *   MAINARCH_LOG      "error", "warning", "info" or "debug": in place of log_level
  *   MAINARCH_BACKEND  "cpu", "gpu" or "sim": the device string when the caller gives none
  *   MAINARCH_DEVICES  what comes after the colon of that string: "4" for "cpu:4"
+ *   A fourth is read for devices "sim:...", whatever the flags say:
+ *   MAINARCH_SIM_LINES  files that a fault's report takes source lines from: mainarch-sim(1)
  *
  * Growth. The soname is libmainarch.so.0. Within it functions, codes, flags and fields at the end of
  *   structs are added; no meaning, value or default changes.
@@ -182,7 +186,7 @@ enum {
 typedef void (*mainarch_log_fn)(void *user, int32_t level, const char *line);
 
 /* Flags of mainarch_group_options. */
-#define MAINARCH_GROUP_IGNORE_ENVIRONMENT UINT64_C(1) /* read no environment variable */
+#define MAINARCH_GROUP_IGNORE_ENVIRONMENT UINT64_C(1) /* read no environment variable but MAINARCH_SIM_LINES */
 
 typedef struct mainarch_group_options {
   size_t struct_size;
@@ -208,7 +212,8 @@ typedef struct mainarch_group_options {
  *                   (Debian's libmainarch0-sim); NO_DEVICE where it is not installed.
  *
  * Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),
- * NO_DEVICE, PERMISSION. */
+ * NO_DEVICE, PERMISSION; of GPUs also IO, BUSY (they come and go, or are not to be had again),
+ * OUT_OF_DEVICE_MEMORY, DEVICE_LOST. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_group_open(const char *device, const mainarch_group_options *options, mainarch_group **out,
                     mainarch_error *error);
@@ -238,7 +243,7 @@ typedef struct mainarch_device_info {
  * One that cannot be used (no permission, an architecture without kernels) is there too, and says why;
  * a GPU that the driver does not show this process is not. Keeps nothing open, reads no environment
  * variable. The list is made anew by each call.
- * Errors: NOT_FOUND (`index` is past the last), IO. */
+ * Errors: NOT_FOUND (`index` is past the last), IO, BUSY (GPUs come and go: ask again). */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_device_get(size_t index,
                                                                 mainarch_device_info *out,
                                                                 mainarch_error *error);
@@ -291,7 +296,8 @@ typedef struct mainarch_model_options {
  * What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
  *
  * Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
- * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress).
+ * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress),
+ * DEVICE_LOST.
  * Tensors that the architecture does not use are no error: a log line of level warning counts them. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_model_open(const mainarch_group *group, const char *path,
@@ -305,7 +311,7 @@ typedef struct mainarch_model_info {
   size_t struct_size;
   uint64_t parameter_count; /* elements of all weights; shared (tied) ones count once */
   uint64_t weight_bytes;    /* memory for weights, over all devices; mapped files not counted */
-  uint64_t file_bytes;      /* of the safetensors files, which are mapped */
+  uint64_t file_bytes;      /* of the files of weights, which are mapped */
   uint32_t vocab_size;      /* logits a token; tokens are below it. May exceed the tokenizer's. */
   uint32_t max_tokens;      /* the longest sequence the model was made for */
   uint32_t layers;
@@ -545,11 +551,13 @@ enum {
 /* What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
  * dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on; BFDOT of Arm's own
  * cores, Neoverse V1 and N2 on) or a matrix unit (AMX, Intel's Xeon from Sapphire Rapids on), with weights of
- * all formats but F16 and F32; elsewhere it is not, and the flag changes nothing. On a CPU prompts run twice
- * as fast or more, and several sequences together in less time. AMX is asked of the kernel for the whole process,
- * by the first engine with this flag, as Linux wants it: from then on sigaltstack(2) refuses stacks too small for
- * its registers (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller one already, the kernel refuses, and the
- * flag changes nothing. For
+ * all formats but F16 and F32; elsewhere it is not, and the flag changes nothing. On GPUs products with weights that
+ * are held as codes (GGUF's blocks but MXFP4's, NVFP4, integers of 4 and 8 bits, FP8 by row) stay as without the
+ * flag. On a CPU prompts run twice as fast or more, and several sequences together in less time. AMX is asked of the
+ * kernel for the whole process, by the first engine with this flag, MAINARCH_ENGINE_INT8 or MAINARCH_ENGINE_MXFP8, as
+ * Linux wants it: from then on sigaltstack(2) refuses stacks too small for its registers
+ * (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller one already, the kernel refuses, and this flag changes
+ * nothing. For
  * y = sum of w_k x_k over K columns,
  *   |error| <= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
  * (|scale q| + |offset| in place of |w| where w = scale q + offset), apart from what is smaller than 2^-126. With AMX and
@@ -645,10 +653,10 @@ typedef struct mainarch_engine_options {
                                    for positions to go back to, then, if kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
                                    windows and states of max_sequences. */
   uint32_t logit_rows;          /* rows of logits that a step can make, each of vocab_size floats (part
-                                   of memory_bytes); 0, and at least: one a sequence; at most
-                                   max_step_tokens. Prompts of sequences with prompt_logprobs or
-                                   MAINARCH_SEQUENCE_ALL_LOGITS, of which every row makes logits, run in
-                                   chunks that fit: more rows, fewer steps. */
+                                   of memory_bytes); 0, and at least: one a sequence, with drafts
+                                   1 + max_drafts; at most max_step_tokens. Prompts of sequences with
+                                   prompt_logprobs or MAINARCH_SEQUENCE_ALL_LOGITS, of which every row
+                                   makes logits, run in chunks that fit: more rows, fewer steps. */
   uint32_t reserved;            /* 0 */
   uint64_t prefix_bytes;        /* of the KV cache, that beginnings of sequences may keep (those of open
                                    ones count); 0: all of it if kv_tokens or memory_bytes are given, else
@@ -792,7 +800,7 @@ typedef struct mainarch_logit_bias {
 
 /* How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
  * length limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
- * presence penalty, temperature, min_p, top_k, top_p. */
+ * presence penalty, temperature, min_p, top_k, top_p. An array has at most 2^20 elements. */
 typedef struct mainarch_sequence_options {
   size_t struct_size;
   uint64_t flags;
@@ -806,7 +814,8 @@ typedef struct mainarch_sequence_options {
   float presence_penalty;   /* in [-1e3, 1e3]; once, if it was produced */
   uint32_t logprobs;        /* how many of the likeliest tokens to report for each produced one; at
                                most 32; 0: none */
-  uint32_t min_tokens;      /* no end or stop token before so many produced ones */
+  uint32_t min_tokens;      /* no end or stop token before so many produced ones; at most max_tokens,
+                               if there is that limit */
   uint32_t max_tokens;      /* stop after so many produced tokens; 0: no limit of this kind */
   const uint32_t *stop_tokens; /* each ends the sequence, like an end token */
   size_t stop_token_count;
@@ -1105,7 +1114,8 @@ typedef struct mainarch_embed_options {
  * ends the call; after that or another error no sequence of it is left, and what is in `vectors` is of no use.
  * Errors: INVALID_ARGUMENT (an empty text, a token outside the vocabulary, each with its index; a model
  * opened without MAINARCH_MODEL_EMBED; dimensions), KV_FULL (a text too long), BUSY (a step is in flight, or
- * max_sequences are open), BUFFER_TOO_SMALL, CANCELLED, and those of mainarch_engine_step. */
+ * max_sequences are open), BAD_MODEL (a vector holds what is not a number), BUFFER_TOO_SMALL, CANCELLED, and
+ * those of mainarch_engine_step. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_engine_embed(mainarch_engine *engine, const uint32_t *tokens, const size_t *lengths,
                       size_t text_count, const mainarch_embed_options *options, float *vectors,

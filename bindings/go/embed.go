@@ -109,8 +109,8 @@ func (m *Model) EmbedPrompt(name string) (string, error) {
 // until all are done, or ctx ends.
 //
 // Errors: ErrInvalidArgument (an empty text or a token outside the vocabulary, with its index; a model that
-// generates; Dimensions), ErrKVFull (a text too long), ErrBusy (every sequence is open), ErrCancelled, and
-// those of Step.
+// generates; Dimensions), ErrKVFull (a text too long), ErrBusy (every sequence is open), ErrBadModel (a
+// vector holds what is not a number), ErrCancelled, and those of Step.
 func (e *Engine) Embed(ctx context.Context, texts [][]uint32, options *EmbedOptions) ([][]float32, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

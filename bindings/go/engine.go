@@ -50,15 +50,17 @@ type EngineOptions struct {
 	MaxSequences      uint32 // open at once; 0: 1; at most 65536
 	MaxSequenceTokens uint32 // of one sequence; 0, and at most: the model's own limit
 	MaxStepTokens     uint32 // rows of a step, prompt and generated tokens together; 0: chosen
-	// LogitRows is how many rows of logits a step can make; 0, and at least: one a sequence. With more of
-	// them prompts of sequences with PromptLogprobs or AllLogits run in larger chunks.
+	// LogitRows is how many rows of logits a step can make; 0, and at least: one a sequence, with Drafts
+	// 1 + MaxDrafts. With more of them prompts of sequences with PromptLogprobs or AllLogits run in larger
+	// chunks.
 	LogitRows uint32
 	KVType    KVType
 	// KVNear holds the first 16 tokens and the last 128 in fp8, KVOuter the first and the last layer, where KVType is KVFP4
 	// or KVK8V4 (MAINARCH_ENGINE_KV_NEAR, MAINARCH_ENGINE_KV_OUTER).
 	KVNear, KVOuter bool
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
-	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
+	// sequences take less time, and results differ within a bound. On GPUs products with weights that are
+	// held as codes (GGUF's blocks but MXFP4's, NVFP4, int4, int8, FP8 by row) stay as they are (MAINARCH_ENGINE_FAST).
 	Fast bool
 	// MXFP8 takes what goes into products with MXFP4 weights, and most with FP8 blocks, as MXFP8 on GPUs that multiply both: faster
 	// prompts, slower alone; results differ within a bound (MAINARCH_ENGINE_MXFP8).
@@ -247,8 +249,7 @@ func (e *Engine) call(f func() C.mainarch_status) (C.mainarch_status, error) {
 
 // Step runs one step and ends with it. False: no sequence has work.
 //
-// Errors: ErrBusy (a submitted step has not been waited for), ErrCancelled, ErrBadModel (logits that
-// are not numbers), ErrDeviceLost.
+// Errors: ErrBusy (a submitted step has not been waited for), ErrCancelled, ErrDeviceLost.
 func (e *Engine) Step(ctx context.Context) (bool, error) {
 	if ctx.Done() != nil {
 		return e.stepUntil(ctx)

@@ -76,8 +76,8 @@ func mainarchGoLog(user unsafe.Pointer, level C.int32_t, line *C.char) {
 
 // GroupOptions is how to open a group; nil and the zero struct are all defaults.
 type GroupOptions struct {
-	// CPU threads that compute, the caller's own among them, at most 1024; 0: as many as this
-	// process may use.
+	// CPU threads that compute, the caller's own among them, at most 1024; 0: one a core that this
+	// process may use, within its control group's quota.
 	Threads uint32
 	// Read no environment variable (MAINARCH_LOG, MAINARCH_BACKEND, MAINARCH_DEVICES).
 	IgnoreEnvironment bool
@@ -108,7 +108,7 @@ type DeviceInfo struct {
 // "sim:gfx950x8", or "" for what the environment says, else the CPU.
 //
 // Errors: ErrInvalidArgument (a device string or environment variable that is wrong), ErrNoDevice,
-// ErrPermission.
+// ErrPermission; of GPUs also ErrIO, ErrBusy, ErrOutOfDeviceMemory, ErrDeviceLost.
 func Open(device string, options *GroupOptions) (*Group, error) {
 	name, err := cString("device", device)
 	if err != nil {
@@ -192,6 +192,8 @@ type Device struct {
 }
 
 // Devices gives the devices of this machine: the CPU, then the GPUs by number. Nothing stays open.
+//
+// Errors: ErrIO, ErrBusy (GPUs come and go: ask again).
 func Devices() ([]Device, error) {
 	var list []Device
 	for {

@@ -65,7 +65,7 @@ type Model struct {
 type ModelInfo struct {
 	ParameterCount  uint64 // elements of all weights; shared (tied) ones count once
 	WeightBytes     uint64 // memory for weights, over all devices; mapped files not counted
-	FileBytes       uint64 // of the safetensors files, which are mapped
+	FileBytes       uint64 // of the files of weights, which are mapped
 	VocabSize       uint32 // logits a token; tokens are below it. May exceed the tokenizer's.
 	MaxTokens       uint32 // the longest sequence the model was made for
 	Layers          uint32
@@ -100,13 +100,13 @@ func mainarchGoProgress(user unsafe.Pointer, done, total C.uint64_t) (cancel C.i
 	return cancel
 }
 
-// OpenModel opens a Hugging Face checkpoint directory (config.json and safetensors) and places its
-// weights on the devices of the group. The files are mapped as long as the model lives, and none of
-// their bytes is trusted.
+// OpenModel opens a Hugging Face checkpoint directory (config.json and safetensors) or a GGUF file and
+// places its weights on the devices of the group. The files are mapped as long as the model lives, and
+// none of their bytes is trusted.
 //
 // Errors: ErrNotFound, ErrIO or ErrPermission (a file), ErrBadModel (names file, tensor or key),
 // ErrUnsupported (an architecture, format or feature), ErrOutOfDeviceMemory, ErrCancelled (by the
-// context or by Progress).
+// context or by Progress), ErrDeviceLost.
 func (g *Group) OpenModel(ctx context.Context, path string, options *ModelOptions) (*Model, error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -35,7 +35,7 @@ type SequenceOptions struct {
 	FrequencyPenalty  float32 // in [-1e3, 1e3]; times how often the token was produced
 	PresencePenalty   float32 // in [-1e3, 1e3]; once, if it was produced
 	Logprobs          uint32  // how many of the likeliest tokens to report; at most 32
-	MinTokens         uint32  // no end or stop token before so many produced ones
+	MinTokens         uint32  // no end or stop token before so many produced ones; at most MaxTokens, if that is set
 	MaxTokens         uint32  // stop after so many produced tokens; 0: no limit of this kind
 	StopTokens        []uint32
 	StopSequences     [][]uint32 // none may be empty
@@ -332,6 +332,9 @@ func (s *Sequence) Append(tokens ...uint32) error {
 
 // Take moves produced tokens into tokens, oldest first, and says how many; 0: none yet, or none any
 // more.
+//
+// Errors: ErrBadModel or ErrInvalidArgument (the sequence ended with FinishFault, and its tokens have been
+// taken).
 func (s *Sequence) Take(tokens []uint32) (int, error) {
 	if len(tokens) == 0 {
 		return 0, nil
@@ -381,7 +384,8 @@ func (s *Sequence) logprobs(ask func(*C.mainarch_logprob, C.size_t, *C.size_t) C
 // Logits gives the raw logits after the last token, ModelInfo.VocabSize of them. Those of a manual
 // sequence stay until it is appended to or truncated, those of others until the next step.
 //
-// Errors: ErrBusy (there are none: tokens are still to be run, or a later step has gone over them).
+// Errors: ErrBusy (there are none: tokens are still to be run, or a later step has gone over them),
+// ErrBadModel (one is not a number, or infinite).
 func (s *Sequence) Logits() ([]float32, error) {
 	return s.logits(func(raw *C.float, capacity C.size_t, count *C.size_t) C.mainarch_status {
 		return C.mainarch_sequence_logits(s.engine.ptr, s.id, raw, capacity, count, s.engine.err)

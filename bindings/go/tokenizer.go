@@ -64,8 +64,8 @@ type ChatOptions struct {
 // OpenTokenizer reads a tokenizer alone, without a model or a group: a directory with tokenizer.json
 // and perhaps tokenizer_config.json.
 //
-// Errors: ErrNotFound, ErrIO, ErrPermission, ErrBadModel, ErrUnsupported (not byte-level BPE of the
-// Qwen family).
+// Errors: ErrNotFound, ErrIO, ErrPermission, ErrBadModel, ErrUnsupported (a part of the tokenizer that is
+// not followed).
 func OpenTokenizer(path string) (*Tokenizer, error) {
 	name, err := cString("path", path)
 	if err != nil {
@@ -322,8 +322,8 @@ func (d *Decoder) Push(tokens ...uint32) (string, error) {
 	})
 }
 
-// Finish is the end: U+FFFD if a character is unfinished, else nothing. The decoder may then start on
-// another text.
+// Finish is the end: U+FFFD if a character is unfinished, else mostly nothing (tokenizers whose texts
+// depend on what comes last hold that back). The decoder may then start on another text.
 func (d *Decoder) Finish() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

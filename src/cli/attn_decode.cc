@@ -384,8 +384,8 @@ int RunAttnDecode(Arguments arguments) {
   options.Integer("share-from", &s.share_from, 0, 1 << 20,
                   "GPUs that hold the same KV head share it from that context on; 0: where that is sooner done");
   options.Number("bound", &s.bound, 0, 1e6,
-                 "relative error that fails; 0: 6e-2 with --fast, else by --kv: 2e-5 for f32, "
-                 "4e-3 for bf16, 6e-2 for fp8, 2e-1 for fp4 and k8v4");
+                 "relative error that fails; 0: by --kv, 2e-1 for fp4 and k8v4, 6e-2 for fp8 and with --fast, "
+                 "--int8 or --mxfp8, 4e-3 for bf16, 2e-5 for f32");
   options.Unsigned("seed", &s.seed, "of tokens and weights");
   options.Flag("time", &s.time, "on a virtual node, counts alone, without the timing model");
   options.Flag("json", &s.json, "one JSON object");

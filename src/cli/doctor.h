@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `mainarch doctor`: why a GPU cannot be used, and the one command that mends it. Looks at the PCI
+// `mainarch doctor`: why a GPU cannot be used, and what mends it. Looks at the PCI
 // bus, the kernel module, the device files and their permissions, the driver's age, and who holds
 // the memory. Changes nothing, and opens device files only to see whether it may.
 #ifndef MAINARCH_CLI_DOCTOR_H_
@@ -17,7 +17,7 @@ struct Finding {
   enum class Level { kGood, kNote, kProblem };
   Level level = Level::kGood;
   std::string what;
-  std::string remedy;  // a command, or empty
+  std::string remedy;  // a command or what to do, or empty
 };
 
 struct Diagnosis {

@@ -71,7 +71,7 @@ int RunTopologyCommand(Arguments arguments) {
 
 int RunDoctorCommand(Arguments arguments) {
   MachineSettings settings;
-  Options options("doctor", "", "Why a GPU cannot be used, and the one command that mends it.",
+  Options options("doctor", "", "Why a GPU cannot be used, and what mends it.",
                   "mainarch doctor\nmainarch doctor --json");
   if (auto code = ParseMachine(&options, arguments, &settings)) return *code;
   auto sys = SysOf(settings.device);

@@ -20,11 +20,11 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Text("device", "NAME", &device,
                 "cpu, cpu:N for N ranks in one process, gpu, gpu:0-3, or a virtual node: sim:gfx950x8");
   options->Integer("tp", &tp, 0, 8, "ranks: --tp 2 is cpu:2, gpu:0-1; 0: as --device says");
-  options->Integer("threads", &threads, 0, 1024, "CPU threads; 0: all that may be used");
+  options->Integer("threads", &threads, 0, 1024, "CPU threads; 0: one a core that may be used, within the control group's quota");
   options->Choice("kv", {std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames)}, &kv, "type of the KV cache");
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
-  options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
+  options->Flag("fast", &fast, "round what enters products to bf16, on GPUs and where the CPU is faster so");
   options->Flag("mxfp8", &mxfp8, "take what enters products with MXFP4 weights, and most with FP8 blocks, as MXFP8 on GPUs that multiply both; others as --fast");
   options->Flag("int8", &int8, "take 8 bits of what enters products with 4- to 8-bit weights on CPUs; others as --fast");
 }

@@ -116,7 +116,7 @@ int RunTokenize(Arguments arguments) {
       "mainarch tokenize --model tests/golden/trained \"In the beginning\"\n"
       "mainarch tokenize --model tests/golden/trained --ids < README.md\n"
       "mainarch tokenize --model tests/golden/trained --decode 362 262 1105");
-  options.Text("model", "DIR", &s.model, "directory with tokenizer.json");
+  options.Text("model", "DIR", &s.model, "directory with tokenizer.json, a GGUF file, or the name of a checkpoint that was downloaded");
   options.Text("file", "PATH", &s.file, "read the text, or the ids, from this file");
   options.Flag("decode", &s.decode, "ids to text");
   options.Flag("ids", &s.ids_only, "print ids alone, on one line");

@@ -55,7 +55,7 @@ pub const MAINARCH_LOG_WARNING: i32 = 2;
 pub const MAINARCH_LOG_INFO: i32 = 3;
 /// log debug
 pub const MAINARCH_LOG_DEBUG: i32 = 4;
-/// read no environment variable
+/// read no environment variable but MAINARCH_SIM_LINES
 pub const MAINARCH_GROUP_IGNORE_ENVIRONMENT: u64 = 1;
 /// CPU: multiply straight from the mapped files for good.
 /// Takes no memory of its own; steps are slower, and
@@ -105,11 +105,13 @@ pub const MAINARCH_ENGINE_FAST: u64 = 1;
 /// What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
 /// dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on; BFDOT of Arm's own
 /// cores, Neoverse V1 and N2 on) or a matrix unit (AMX, Intel's Xeon from Sapphire Rapids on), with weights of
-/// all formats but F16 and F32; elsewhere it is not, and the flag changes nothing. On a CPU prompts run twice
-/// as fast or more, and several sequences together in less time. AMX is asked of the kernel for the whole process,
-/// by the first engine with this flag, as Linux wants it: from then on sigaltstack(2) refuses stacks too small for
-/// its registers (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller one already, the kernel refuses, and the
-/// flag changes nothing. For
+/// all formats but F16 and F32; elsewhere it is not, and the flag changes nothing. On GPUs products with weights that
+/// are held as codes (GGUF's blocks but MXFP4's, NVFP4, integers of 4 and 8 bits, FP8 by row) stay as without the
+/// flag. On a CPU prompts run twice as fast or more, and several sequences together in less time. AMX is asked of the
+/// kernel for the whole process, by the first engine with this flag, MAINARCH_ENGINE_INT8 or MAINARCH_ENGINE_MXFP8, as
+/// Linux wants it: from then on sigaltstack(2) refuses stacks too small for its registers
+/// (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller one already, the kernel refuses, and this flag changes
+/// nothing. For
 /// y = sum of w_k x_k over K columns,
 ///   |error| \<= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
 /// (|scale q| + |offset| in place of |w| where w = scale q + offset), apart from what is smaller than 2^-126. With AMX and

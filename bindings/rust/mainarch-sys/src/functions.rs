@@ -32,7 +32,8 @@ extern "C" {
     ///                   (Debian's libmainarch0-sim); NO_DEVICE where it is not installed.
     ///
     /// Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),
-    /// NO_DEVICE, PERMISSION.
+    /// NO_DEVICE, PERMISSION; of GPUs also IO, BUSY (they come and go, or are not to be had again),
+    /// OUT_OF_DEVICE_MEMORY, DEVICE_LOST.
     #[must_use]
     pub fn mainarch_group_open(
         device: *const c_char,
@@ -51,7 +52,7 @@ extern "C" {
     /// One that cannot be used (no permission, an architecture without kernels) is there too, and says why;
     /// a GPU that the driver does not show this process is not. Keeps nothing open, reads no environment
     /// variable. The list is made anew by each call.
-    /// Errors: NOT_FOUND (`index` is past the last), IO.
+    /// Errors: NOT_FOUND (`index` is past the last), IO, BUSY (GPUs come and go: ask again).
     #[must_use]
     pub fn mainarch_device_get(
         index: usize,
@@ -84,7 +85,8 @@ extern "C" {
     /// What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
     ///
     /// Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
-    /// UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress).
+    /// UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress),
+    /// DEVICE_LOST.
     /// Tensors that the architecture does not use are no error: a log line of level warning counts them.
     #[must_use]
     pub fn mainarch_model_open(
@@ -698,7 +700,8 @@ extern "C" {
     /// ends the call; after that or another error no sequence of it is left, and what is in `vectors` is of no use.
     /// Errors: INVALID_ARGUMENT (an empty text, a token outside the vocabulary, each with its index; a model
     /// opened without MAINARCH_MODEL_EMBED; dimensions), KV_FULL (a text too long), BUSY (a step is in flight, or
-    /// max_sequences are open), BUFFER_TOO_SMALL, CANCELLED, and those of mainarch_engine_step.
+    /// max_sequences are open), BAD_MODEL (a vector holds what is not a number), BUFFER_TOO_SMALL, CANCELLED, and
+    /// those of mainarch_engine_step.
     #[must_use]
     pub fn mainarch_engine_embed(
         engine: *mut mainarch_engine,

@@ -93,14 +93,18 @@
 //! the library opens its own group.
 //!
 //! Process state. The library installs no signal handler, blocks all signals in its own threads,
-//! changes no state of the process, and opens every descriptor close-on-exec. Once the last handle
-//! is destroyed no thread, descriptor or mapping of it is left, and dlclose() works. A checkpoint
+//! changes no state of the process, but for AMX (MAINARCH_ENGINE_FAST), and opens every descriptor
+//! close-on-exec. Once the last handle is destroyed dlclose() works, and no thread, descriptor or
+//! mapping of it is left, but for one descriptor of each GPU's render node: the driver gives an
+//! address space back only when the process ends, and a later group finds it there. A checkpoint
 //! is mapped: truncating its files while a model of it is open makes the next access a SIGBUS.
 //!
 //! Environment. Three variables are read, once, by mainarch_group_open, unless its flags say not to:
 //! * MAINARCH_LOG      "error", "warning", "info" or "debug": in place of log_level
 //! * MAINARCH_BACKEND  "cpu", "gpu" or "sim": the device string when the caller gives none
 //! * MAINARCH_DEVICES  what comes after the colon of that string: "4" for "cpu:4"
+//! A fourth is read for devices "sim:...", whatever the flags say:
+//! MAINARCH_SIM_LINES  files that a fault's report takes source lines from: mainarch-sim(1)
 //!
 //! Growth. The soname is libmainarch.so.0. Within it functions, codes, flags and fields at the end of
 //! structs are added; no meaning, value or default changes.

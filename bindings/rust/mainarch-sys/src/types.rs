@@ -151,7 +151,7 @@ pub struct mainarch_model_info {
     pub parameter_count: u64,
     /// memory for weights, over all devices; mapped files not counted
     pub weight_bytes: u64,
-    /// of the safetensors files, which are mapped
+    /// of the files of weights, which are mapped
     pub file_bytes: u64,
     /// logits a token; tokens are below it. May exceed the tokenizer's.
     pub vocab_size: u32,
@@ -304,10 +304,10 @@ pub struct mainarch_engine_options {
     /// windows and states of max_sequences.
     pub memory_bytes: u64,
     /// rows of logits that a step can make, each of vocab_size floats (part
-    /// of memory_bytes); 0, and at least: one a sequence; at most
-    /// max_step_tokens. Prompts of sequences with prompt_logprobs or
-    /// MAINARCH_SEQUENCE_ALL_LOGITS, of which every row makes logits, run in
-    /// chunks that fit: more rows, fewer steps.
+    /// of memory_bytes); 0, and at least: one a sequence, with drafts
+    /// 1 + max_drafts; at most max_step_tokens. Prompts of sequences with
+    /// prompt_logprobs or MAINARCH_SEQUENCE_ALL_LOGITS, of which every row
+    /// makes logits, run in chunks that fit: more rows, fewer steps.
     pub logit_rows: u32,
     /// 0
     pub reserved: u32,
@@ -446,7 +446,7 @@ pub struct mainarch_logit_bias {
 
 /// How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
 /// length limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
-/// presence penalty, temperature, min_p, top_k, top_p.
+/// presence penalty, temperature, min_p, top_k, top_p. An array has at most 2^20 elements.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct mainarch_sequence_options {
@@ -473,7 +473,8 @@ pub struct mainarch_sequence_options {
     /// how many of the likeliest tokens to report for each produced one; at
     /// most 32; 0: none
     pub logprobs: u32,
-    /// no end or stop token before so many produced ones
+    /// no end or stop token before so many produced ones; at most max_tokens,
+    /// if there is that limit
     pub min_tokens: u32,
     /// stop after so many produced tokens; 0: no limit of this kind
     pub max_tokens: u32,

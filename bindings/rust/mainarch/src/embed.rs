@@ -127,8 +127,8 @@ impl Engine {
     /// # Errors
     ///
     /// `InvalidArgument` (an empty text or a token outside the vocabulary, with its index; a model that
-    /// generates; dimensions), `KvFull` (a text too long), `Busy` (every sequence is open), `Cancelled`, and
-    /// those of [`Engine::step`].
+    /// generates; dimensions), `KvFull` (a text too long), `Busy` (every sequence is open), `BadModel` (a
+    /// vector holds what is not a number), `Cancelled`, and those of [`Engine::step`].
     pub fn embed<T: AsRef<[u32]>>(
         &mut self,
         texts: &[T],

@@ -73,13 +73,16 @@ pub struct EngineOptions {
     pub max_sequence_tokens: u32,
     /// Rows of a step, prompt tokens and generated ones together; 0: chosen; at most 2^20.
     pub max_step_tokens: u32,
-    /// Rows of logits that a step can make; 0, and at least: one a sequence. With more of them prompts
-    /// of sequences with `prompt_logprobs` or `all_logits` run in larger chunks.
+    /// Rows of logits that a step can make; 0, and at least: one a sequence, with `drafts`
+    /// `1 + max_drafts`. With more of them prompts of sequences with `prompt_logprobs` or `all_logits`
+    /// run in larger chunks.
     pub logit_rows: u32,
     /// How the KV cache is kept.
     pub kv_type: KvType,
     /// What goes into matrix products is rounded to bf16 where the device is faster so: prompts and
-    /// many sequences take less time, and results differ within a bound (`MAINARCH_ENGINE_FAST`).
+    /// many sequences take less time, and results differ within a bound. On GPUs products with weights
+    /// that are held as codes (GGUF's blocks but MXFP4's, NVFP4, int4, int8, FP8 by row) stay as they are
+    /// (`MAINARCH_ENGINE_FAST`).
     pub fast: bool,
     /// On CPUs products with weights of 4 to 8 bits take 8 bits of what goes into them: faster where it is
     /// decoding weights that takes the time; results differ within a bound (`MAINARCH_ENGINE_INT8`).
@@ -373,8 +376,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `Busy` (a submitted step has not been waited for), `Cancelled`, `BadModel` (logits that are
-    /// not numbers), `DeviceLost`.
+    /// `Busy` (a submitted step has not been waited for), `Cancelled`, `DeviceLost`.
     #[inline]
     pub fn step(&mut self) -> Result<bool> {
         // SAFETY: a live handle, this thread alone.
@@ -400,7 +402,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// That of the step, which is over then: `Cancelled`, `BadModel`, `DeviceLost`.
+    /// That of the step, which is over then: `Cancelled`, `DeviceLost`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
         let timeout_ns =
             timeout.map_or(-1, |timeout| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
@@ -604,7 +606,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Busy`.
+    /// `BadModel` or `InvalidArgument` (the sequence ended with [`Finish::Fault`], and its tokens have
+    /// been taken), `NotFound`, `Busy`.
     pub fn take(&mut self, sequence: Sequence, tokens: &mut [u32]) -> Result<usize> {
         if tokens.is_empty() {
             return Ok(0);
@@ -676,7 +679,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `Busy` (there are none: tokens are still to be run, or a later step has gone over them).
+    /// `Busy` (there are none: tokens are still to be run, or a later step has gone over them),
+    /// `BadModel` (one is not a number, or infinite).
     pub fn logits(&mut self, sequence: Sequence) -> Result<Vec<f32>> {
         // SAFETY: a live handle, this thread alone; the buffer has that capacity.
         fill(0, 0, |out, capacity, count, error| unsafe {

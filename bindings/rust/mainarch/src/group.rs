@@ -67,8 +67,8 @@ unsafe extern "C" fn log_line(user: *mut c_void, level: i32, line: *const c_char
 /// How to open a [`Group`].
 #[derive(Default)]
 pub struct GroupOptions {
-    /// CPU threads that compute, the caller's own among them, at most 1024; 0: as many as this
-    /// process may use.
+    /// CPU threads that compute, the caller's own among them, at most 1024; 0: one a core that this
+    /// process may use, within its control group's quota.
     pub threads: u32,
     /// Read no environment variable (`MAINARCH_LOG`, `MAINARCH_BACKEND`, `MAINARCH_DEVICES`).
     pub ignore_environment: bool,
@@ -150,7 +150,7 @@ pub struct Device {
 ///
 /// # Errors
 ///
-/// `Io`.
+/// `Io`, `Busy` (GPUs come and go: ask again).
 pub fn devices() -> Result<Vec<Device>> {
     let mut list = Vec::new();
     loop {
@@ -175,7 +175,7 @@ impl Group {
     /// # Errors
     ///
     /// `InvalidArgument` (a device string or environment variable that is wrong), `NoDevice`,
-    /// `Permission`.
+    /// `Permission`; of GPUs also `Io`, `Busy`, `OutOfDeviceMemory`, `DeviceLost`.
     pub fn open(device: &str) -> Result<Group> {
         Group::open_with(device, GroupOptions::default())
     }

@@ -62,7 +62,7 @@ pub struct ModelInfo {
     pub parameter_count: u64,
     /// Bytes of memory for weights, over all devices; mapped files not counted.
     pub weight_bytes: u64,
-    /// Bytes of the safetensors files, which are mapped.
+    /// Bytes of the files of weights, which are mapped.
     pub file_bytes: u64,
     /// Logits a token; tokens are below it. May exceed the tokenizer's.
     pub vocab_size: u32,
@@ -102,14 +102,14 @@ unsafe extern "C" fn tell(user: *mut c_void, done: u64, total: u64) -> c_int {
 }
 
 impl Model {
-    /// Opens a Hugging Face checkpoint directory (config.json and safetensors) and places its
-    /// weights on the devices of `group`. The files are mapped as long as the model lives, and none
-    /// of their bytes is trusted.
+    /// Opens a Hugging Face checkpoint directory (config.json and safetensors) or a GGUF file and
+    /// places its weights on the devices of `group`. The files are mapped as long as the model lives,
+    /// and none of their bytes is trusted.
     ///
     /// # Errors
     ///
     /// `NotFound`, `Io` or `Permission` (a file), `BadModel` (names file, tensor or key),
-    /// `Unsupported` (an architecture, format or feature), `OutOfDeviceMemory`.
+    /// `Unsupported` (an architecture, format or feature), `OutOfDeviceMemory`, `DeviceLost`.
     pub fn open(group: &Group, path: impl AsRef<Path>) -> Result<Model> {
         Model::open_with(group, path, ModelOptions::default())
     }

@@ -33,7 +33,7 @@ pub struct SequenceOptions {
     pub presence_penalty: f32,
     /// How many of the likeliest tokens to report for each produced one; at most 32.
     pub logprobs: u32,
-    /// No end or stop token before so many produced ones.
+    /// No end or stop token before so many produced ones; at most `max_tokens`, if that is set.
     pub min_tokens: u32,
     /// Stop after so many produced tokens; 0: no limit of this kind.
     pub max_tokens: u32,

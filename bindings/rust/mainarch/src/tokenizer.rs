@@ -87,8 +87,8 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Io`, `Permission`, `BadModel`, `Unsupported` (not byte-level BPE of the Qwen
-    /// family).
+    /// `NotFound`, `Io`, `Permission`, `BadModel`, `Unsupported` (a part of the tokenizer that is not
+    /// followed).
     pub fn open(path: impl AsRef<Path>) -> Result<Tokenizer> {
         let path = c_string("path", path.as_ref().as_os_str().as_bytes())?;
         let mut raw = std::ptr::null_mut();
@@ -367,8 +367,8 @@ impl Decoder {
         })
     }
 
-    /// The end: U+FFFD if a character is unfinished, else nothing. The decoder may then start on
-    /// another text.
+    /// The end: U+FFFD if a character is unfinished, else mostly nothing (tokenizers whose texts depend
+    /// on what comes last hold that back). The decoder may then start on another text.
     ///
     /// # Errors
     ///
