@@ -22,7 +22,7 @@ struct FixtureCase {
   std::string Name() const { return fixture + "-" + variant; }
 };
 
-// Those that have a golden and run on every backend; and all, with those that GPUs refuse by name.
+// Those that have a golden, but for those that are cpu_only, which some tests of GPUs name; and all.
 std::vector<FixtureCase> AllFixtureCases();
 std::vector<FixtureCase> CpuFixtureCases();
 StatusOr<model::ModelConfig> FixtureConfig(const std::string& fixture);
