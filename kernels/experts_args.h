@@ -50,7 +50,7 @@ constexpr uint32_t ArrivalCopies(uint32_t workers) { return (workers + kLookers 
 inline constexpr uint32_t kApartUnits = 256, kApartRows = 4;
 inline constexpr uint32_t kApartAt = kArrivalCopies * kMostArrivals;  // words of 32 bits
 inline constexpr uint32_t kArrivalBytes = kApartAt * 4 + kApartUnits * kApartRows * kTileRows * 8;
-// Rows of a step, at most, whose experts' workgroups each choose for themselves: a wave a row, and another one.
+// Rows of a step, at most, whose experts' workgroups each choose for themselves, of a plain router: a wave a row, and another one.
 inline constexpr uint32_t kRouteHereRows = 8;
 
 // out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
@@ -58,8 +58,8 @@ inline constexpr uint32_t kRouteHereRows = 8;
 // All workers must be resident. Experts are added leaf by leaf of down's k, so that ranks, too, add
 // what is left of its tree.
 //
-// In steps of few rows every workgroup works out which experts were chosen from the router's logits
-// (`route`): that is sooner than a launch that tells them.
+// In steps of few rows every workgroup works out which experts a plain router chose from its logits
+// (`route`), unless biases of experts want to know: that is sooner than a launch that tells them.
 struct ExpertsArgs {
   Address<const uint32_t> step;
   Address<const float> x;        // [rows, x_stride] split rows

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The resident kernel: as many workgroups as the chip holds run a list of launches, each as if it
-// had been dispatched alone, and meet between them. An op's code is jumped into and comes back
-// (common/jump.h): what was in registers is gone then, and what stays is in LDS behind the op's own.
+// The resident kernel: as many workgroups as its largest launch wants, and at most as the chip holds,
+// run a list of launches, each as if it had been dispatched alone, and meet between them. An op's code
+// is jumped into and comes back (common/jump.h): what was in registers is gone then, and what stays is
+// in LDS behind the op's own.
 #ifndef MAINARCH_KERNELS_OPS_RESIDENT_H_
 #define MAINARCH_KERNELS_OPS_RESIDENT_H_
 

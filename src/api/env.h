@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The environment, read here and nowhere else, once at mainarch_group_open.
+// The environment, read here and nowhere else in the library, once at mainarch_group_open. (The virtual
+// node's part, which is no part of the library, reads MAINARCH_SIM_LINES.)
 #ifndef MAINARCH_API_ENV_H_
 #define MAINARCH_API_ENV_H_
 

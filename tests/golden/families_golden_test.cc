@@ -3,7 +3,7 @@
 // Every architecture against transformers: one model a family whose weights follow from its
 // tensors' names (families.py), on every CPU target, on 1, 2 and 4 ranks where heads allow, in
 // chunks, and by the fp64 decoder. By hand, with MAINARCH_FAMILIES=DIR, all checkpoints that
-// `families.py --random` put there.
+// `families.py --random` put there; with MAINARCH_FAMILY=NAME one model of data/ alone.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

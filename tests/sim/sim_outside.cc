@@ -2,7 +2,8 @@
 //
 // Programs that know nothing of the virtual node see it through the preloaded library: ordinary
 // tools, Debian's rocminfo, a small client of AMD's own runtime (outside/rocr_client.cc), and
-// tinygrad (outside/tinygrad_client.py), which brings kernels of its own.
+// tinygrad (outside/tinygrad_client.py), which brings kernels of its own. MAINARCH_TINYGRAD_PYTHON is
+// the Python that has it, and NumPy; without it that test is skipped.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>

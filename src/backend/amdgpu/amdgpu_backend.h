@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The backend for AMD GPUs, stepped: every op of a Program is one or two kernel dispatches, all the
-// packets of a step are written before one doorbell a GPU is rung, and the host waits once. Here:
-// the group of GPUs, and the weights of one Program or of several placed in their memory.
+// The backend for AMD GPUs, stepped: every op of a Program is some kernel dispatches or part of
+// another's, all the packets of a step are written before one doorbell a GPU is rung (of a step that
+// the resident kernel runs there are none, but a command), and the host waits once. Here: the group of
+// GPUs, and the weights of one Program or of several placed in their memory.
 //
 // Nothing here has run on silicon; it runs on the virtual node (sim:).
 #ifndef MAINARCH_BACKEND_AMDGPU_AMDGPU_BACKEND_H_

@@ -15,7 +15,7 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 
 struct TileKernels {
   TileFormat format;
-  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone; of many rows alone tiled ones of bf16, and through a ring of MXFP4
+  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone; of many rows alone tiled ones of bf16, and through a ring those of MXFP4 and fp8
   Names matmul, matmul_reduce, gate_up, gate_up_half, experts;
   Names gate_up_any, experts_any;
   Names experts_reduce, experts_reduce_any;  // empty: the reduction is a launch of its own

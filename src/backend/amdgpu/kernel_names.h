@@ -14,7 +14,7 @@
 namespace mainarch::amdgpu {
 
 // `taken`: of rows, where the format has it. Weights that are themselves two bf16 are there for their precision: they take
-// both halves always; so do those of codes. Scaled ones are of MXFP4 alone.
+// both halves always; so do those of codes. Scaled ones are of MXFP4 and fp8 alone.
 absl::string_view MatmulKernel(kernels::TileFormat format, kernels::Taken taken);
 absl::string_view MatmulReduceKernel(kernels::TileFormat format, kernels::Taken taken);
 absl::string_view GateUpKernel(kernels::TileFormat format, kernels::Taken taken);

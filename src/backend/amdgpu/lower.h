@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A Program's ops as kernel launches: which kernel (`select`), with which arguments, on how many
+// A Program's ops as kernel launches: which kernel (kernel_names.h), with which arguments, on how many
 // workgroups. Pure: addresses and sizes in, plain data out; no GPU is touched. What changes from
 // step to step is in the step block, so launches are made once for a context.
 #ifndef MAINARCH_BACKEND_AMDGPU_LOWER_H_

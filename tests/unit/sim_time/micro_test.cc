@@ -2,7 +2,7 @@
 //
 // Published micro-benchmarks of MI300X and MI355X (src/sim/time/README.md names the sources),
 // replayed with kernels of ours under the timing model: a row each, published against modelled. What
-// is printed is modelled, never measured.
+// is printed is modelled, never measured. MAINARCH_MICRO=text: the rows alone whose name holds the text.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
