@@ -237,7 +237,8 @@ class Context {
   virtual ~Context() = default;
 
   // Starts a step behind those in flight, of which there may be max_in_flight(), this one counted.
-  // An error: nothing was started. Allocates nothing.
+  // An error: nothing was started. Allocates nothing. It may wait for what is in flight, and where a kernel that stays
+  // has lost its place, for this step.
   virtual Status Submit(const Step& step) = 0;
   // Ends the oldest step in flight: true and it has run, an error and it has failed; false when it
   // has not ended within timeout_ns (< 0: waits for ever; the backend has a limit of its own for

@@ -2,10 +2,12 @@
 //
 // Steps that would be the resident kernel's, on GPUs where others have waves: packets, to the same bits, for as long as
 // that lasts. Others are made up (sim/process_files.h), or a second process on the node that decodes as well.
+#include <cstring>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "backend/amdgpu/amdgpu_backend.h"
+#include "backend/amdgpu/resident.h"
 #include "backend/amdgpu/room.h"
 #include "base/clock.h"
 #include "decode/engine.h"
@@ -304,6 +306,93 @@ TEST(a_step_behind_rounds_is_packets_without_room) {
     CHECK_EQ(context.resident_counts().no_room, no_room += crowded);
     (*process)->files().Leave(1);
     Forget();
+  }
+}
+
+namespace {
+
+// Kernels that stay, whose only list does nothing.
+struct Idle {
+  std::unique_ptr<amdgpu::Resident> kernels;
+  std::vector<gpu::Buffer> memory;
+
+  static StatusOr<std::unique_ptr<Idle>> Start(amdgpu::Gpus& gpus) {
+    auto own = std::make_unique<Idle>();
+    ASSIGN_OR_RETURN(own->kernels, amdgpu::Resident::Create(gpus, 0, /*workers=*/4, /*timed=*/false));
+    for (int32_t r = 0; r < gpus.count(); ++r) {
+      gpu::BufferOptions options;
+      options.place = gpu::Place::kSystem;
+      options.label = "a list that does nothing";
+      ASSIGN_OR_RETURN(gpu::Buffer memory, gpu::Buffer::Allocate(*gpus.at(r).device, 4096, options));
+      std::memset(memory.host(), 0, memory.size());  // no changes of no tables
+      kernels::Kernarg<kernels::StepTablesArgs> kernarg;
+      kernarg.workers = 1;
+      kernarg.args.changes.address = kernarg.args.tables.address = memory.va() + 1024;
+      std::memcpy(memory.host(), &kernarg, sizeof(kernarg));
+      amdgpu::Launch launch;
+      launch.kernel = "step_tables";
+      ASSIGN_OR_RETURN(const kernels::ResidentOp op, own->kernels->OpOf(r, launch, memory.va()));
+      RETURN_IF_ERROR(own->kernels->SetLists(r, {{{op}, {false}}}));
+      own->memory.push_back(std::move(memory));
+    }
+    return own;
+  }
+  bool Ran(int32_t rank, uint64_t number) const {
+    const int64_t until = NowNs() + 20'000'000'000;
+    while (kernels->Look(rank, number, 1) == amdgpu::Resident::Round::kRuns && NowNs() < until) std::this_thread::yield();
+    return kernels->Look(rank, number, 1) == amdgpu::Resident::Round::kRan;
+  }
+};
+
+}  // namespace
+
+// A rank's kernel may have had commands that another's has not: an end that the other left before.
+TEST(ranks_whose_commands_have_other_numbers_go_on_behind_packets) {
+  auto sys = sim::OpenSim("gfx942x2");
+  CHECK_OK(sys);
+  auto gpus = amdgpu::Gpus::OpenOn(std::shared_ptr<kfd::Sys>(*std::move(sys)), "", false);
+  CHECK_OK(gpus);
+  auto idle = [&] {
+    std::lock_guard<std::mutex> held((*gpus)->mutex());
+    return Idle::Start(**gpus);
+  }();
+  CHECK_OK(idle);
+  std::lock_guard<std::mutex> held((*gpus)->mutex());
+  amdgpu::Resident& resident = *(*idle)->kernels;
+  CHECK_OK(resident.Claim());
+  for (int i = 0; i < 3; ++i) {
+    const auto number = resident.Post(1, 0, {});
+    CHECK_OK(number);
+    resident.Ring();
+    CHECK((*idle)->Ran(1, *number));
+  }
+  const int64_t until = NowNs() + 20'000'000'000;
+  while (!resident.left() && NowNs() < until) std::this_thread::yield();
+  CHECK_OK((*gpus)->at(1).queue->Wait(resident.point(1), (*gpus)->Soon()));
+  // What packets have done.
+  std::vector<uint64_t> numbers;
+  for (int32_t r = 0; r < 2; ++r) {
+    const auto number = resident.PostAlone(r, 0, {});
+    CHECK_OK(number);
+    numbers.push_back(*number);
+  }
+  CHECK_EQ(numbers[1], numbers[0] + 3);
+  const auto stand = resident.TakeStand();
+  CHECK_OK(stand);
+  CHECK_EQ(stand->number + 1, numbers[0]);
+  CHECK_EQ(stand->rounds, 0u);
+  for (int32_t r = 0; r < 2; ++r) CHECK(resident.Look(r, numbers[static_cast<size_t>(r)], 1) == amdgpu::Resident::Round::kRuns);
+  resident.TellRan(resident.posted(), 1);
+  resident.TellDone(resident.posted());
+  CHECK_OK(resident.GoOnBehind(false));
+  for (int32_t r = 0; r < 2; ++r) CHECK((*idle)->Ran(r, numbers[static_cast<size_t>(r)]));
+  // And the next kernels.
+  for (int32_t r = 0; r < 2; ++r) {
+    const auto number = resident.Post(r, 0, {});
+    CHECK_OK(number);
+    CHECK_EQ(*number, numbers[static_cast<size_t>(r)] + 1);
+    resident.Ring();
+    CHECK((*idle)->Ran(r, *number));
   }
 }
 

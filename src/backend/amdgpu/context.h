@@ -88,6 +88,7 @@ class AmdGpuContext : public backend::Context {
     std::array<uint64_t, kernels::kMaxRanks> points = {};
     bool resident = false;  // points are of the resident kernel's commands
     uint32_t round = 1;     // of them
+    uint32_t packets_from = UINT32_MAX;  // the first round that was packets, in part or whole, for want of room
     uint32_t launches = 0;  // of that kernel
     gpu::Deadline deadline;
     uint64_t taken = 0;  // packets, when last looked
@@ -141,8 +142,11 @@ class AmdGpuContext : public backend::Context {
   Status SubmitTables(Awaited* awaited);
   // In context_posted.cc: what was posted to kernels that have left, without them.
   Status RunPosted();
+  Status RunAllPosted();
   Status RunByPackets(size_t list, Resident::Stand* stand);
   Status RunPart(size_t list, uint32_t from, uint32_t to);
+  Status AwaitPackets(Awaited* awaited);
+  void CountAsPackets(const Resident::Stand& stand);
   // In context_lease.cc: rounds behind a step. Words of the block from `at` on; where they end.
   uint32_t WriteLease(const backend::Step& step, uint32_t at, kernels::StepHeader* header, Flight* flight);
   Status AwaitBlock();
@@ -239,6 +243,7 @@ class AmdGpuContext : public backend::Context {
   std::unique_ptr<Resident> resident_;         // null: every step is packets
   std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0}, resident_commands_{0}, resident_pauses_{0},
       resident_no_room_{0};
+  bool runs_posted_ = false;                   // RunPosted is at it
   std::string resident_refusal_;               // why, where it was to be
   // Flights are numbered from 1: the last one sent, the last one that is over, and the one polled last.
   uint32_t sent_ = 0, landed_ = 0, seen_ = 0;

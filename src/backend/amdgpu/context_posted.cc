@@ -4,6 +4,7 @@
 // interrupted, from the op on before which all ranks have left, and what is posted behind it. The packets are those of a
 // step; of rounds, commands and what is left out the host tells what the kernels would (kernels/ops/resident.h), and the
 // next ones go on behind. The group's mutex is held all along: nobody else submits, or asks for a pause, meanwhile.
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -12,8 +13,19 @@
 namespace mainarch::amdgpu {
 
 Status AmdGpuContext::RunPosted() {
-  RETURN_IF_ERROR(model_->gpus().Claim(resident_.get()));
-  RETURN_IF_ERROR(resident_->AwaitGone());
+  runs_posted_ = true;
+  const Status status = RunAllPosted();
+  runs_posted_ = false;
+  return status.ok() ? status : model_->gpus().Fail(status);
+}
+
+Status AmdGpuContext::RunAllPosted() {
+  RETURN_IF_ERROR(resident_->Claim());
+  if (resident_->launches() > 0) {
+    Awaited gone;
+    for (int32_t r = 0; r < program_.ranks; ++r) gone.points[static_cast<size_t>(r)] = resident_->point(r);
+    RETURN_IF_ERROR(AwaitPackets(&gone));
+  }
   ASSIGN_OR_RETURN(Resident::Stand stand, resident_->TakeStand());
   if (stand.rounds > 0) {
     const auto posted = resident_->PostedAt(stand.number);
@@ -31,12 +43,19 @@ Status AmdGpuContext::RunPosted() {
     stand.rounds = posted->second.rounds;
     RETURN_IF_ERROR(RunByPackets(posted->first, &stand));
   }
-  return resident_->GoOnBehind(stand);
+  return resident_->GoOnBehind(stand.broken);
+}
+
+// Steps that wait for it learn from which round on.
+void AmdGpuContext::CountAsPackets(const Resident::Stand& stand) {
+  for (Flight& flight : flights_) {
+    Awaited& awaited = flight.awaited;
+    if (awaited.resident && awaited.points[0] == stand.number) awaited.packets_from = std::min(awaited.packets_from, stand.ran + 1);
+  }
 }
 
 // The rounds of a command that are left, from op `next` of the first of them on.
 Status AmdGpuContext::RunByPackets(size_t list, Resident::Stand* stand) {
-  if (list != TablesList()) resident_no_room_.fetch_add(1, std::memory_order_relaxed);
   for (; stand->rounds > 0; --stand->rounds, stand->next = 0) {
     if (stand->ran > 0 && stand->next == 0) {
       // Its first op finds out whether it is one.
@@ -48,6 +67,7 @@ Status AmdGpuContext::RunByPackets(size_t list, Resident::Stand* stand) {
       stand->next = 1;
     }
     RETURN_IF_ERROR(RunPart(list, stand->next, UINT32_MAX));
+    CountAsPackets(*stand);
     resident_->TellRan(stand->number, ++stand->ran);
   }
   resident_->TellDone(stand->number);
@@ -64,7 +84,12 @@ Status AmdGpuContext::RunPart(size_t list, uint32_t from, uint32_t to) {
     const Form form = FormOf(list);
     RETURN_IF_ERROR(SubmitRanks(form, {static_cast<int32_t>(program_.ops.size()), from, to}, &awaited));
   }
-  return Wait(awaited, -1, Mutex::kHeld).status();
+  return AwaitPackets(&awaited);
+}
+
+Status AmdGpuContext::AwaitPackets(Awaited* awaited) {
+  awaited->deadline = Soon();
+  return Wait(*awaited, -1, Mutex::kHeld).status();
 }
 
 }  // namespace mainarch::amdgpu

@@ -160,9 +160,11 @@ Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Aw
   awaited->resident = true;
   for (int32_t r = 0; r < program_.ranks; ++r) RETURN_IF_ERROR(AwaitSlot(r));
   const bool has_room = resident_->HasRoom();
-  if (!has_room) RETURN_IF_ERROR(resident_->Paused() ? RunPosted() : resident_->AwaitGone());
+  // What is posted already, so that it has been recalled for others and not for this.
+  if (!has_room) RETURN_IF_ERROR(RunPosted());
   for (int32_t r = 0; r < program_.ranks; ++r) {
-    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list, work, has_room));
+    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)],
+                     has_room ? resident_->Post(r, list, work) : resident_->PostAlone(r, list, work));
   }
   if (!has_room) {
     // Rounds would keep others from the GPUs.
@@ -174,7 +176,7 @@ Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Aw
   return OkStatus();
 }
 
-// A command is written over another when the kernel has taken that.
+// A command is written over another when that has ended.
 Status AmdGpuContext::AwaitSlot(int32_t rank) {
   Gpus& gpus = model_->gpus();
   for (const gpu::Deadline deadline = Soon(); resident_->IsFull(rank);) {
@@ -190,7 +192,7 @@ Status AmdGpuContext::AwaitSlot(int32_t rank) {
 }
 
 void AmdGpuContext::CountResident() {
-  resident_steps_.fetch_add(1, std::memory_order_relaxed);
+  (counted_resident_ ? resident_steps_ : resident_no_room_).fetch_add(1, std::memory_order_relaxed);
   resident_launches_.store(resident_->launches(), std::memory_order_relaxed);
   resident_late_.store(resident_->late(), std::memory_order_relaxed);
   resident_pauses_.store(resident_->pauses(), std::memory_order_relaxed);
@@ -247,7 +249,7 @@ Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t
 
 // Other contexts' packets are behind it, and those that were submitted since.
 Status AmdGpuContext::ResumeResident(Mutex mutex) {
-  if (resident_ == nullptr || !resident_->Paused()) return OkStatus();
+  if (resident_ == nullptr || runs_posted_ || !resident_->Paused()) return OkStatus();
   std::unique_lock<std::mutex> lock(model_->gpus().mutex(), std::defer_lock);
   if (mutex == Mutex::kTake) lock.lock();
   RETURN_IF_ERROR(model_->gpus().Health());

@@ -205,7 +205,7 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const bool resident = GoesResident(step.rows.size(), end);
   if (!resident && resident_ != nullptr) RETURN_IF_ERROR(gpus.Settle(AwaitOwnSteps()));
-  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr, resident_.get())));
+  RETURN_IF_ERROR(gpus.Settle(resident ? resident_->Claim() : gpus.Claim(nullptr, resident_.get())));
   RETURN_IF_ERROR(ChangeTables(step, resident));
   if (resident) RETURN_IF_ERROR(AwaitBlock());
   Flight& flight = FlightOf(++sent_);
@@ -214,6 +214,7 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   flight.awaited.resident = resident;
   WriteStep(step, flight);
   flight.awaited.round = 1;
+  flight.awaited.packets_from = UINT32_MAX;
   flight.awaited.launches = 0;
   flight.awaited.taken = 0;
   flight.awaited.deadline = Soon();
@@ -269,7 +270,7 @@ StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
   ++polled_;
   seen_ = landed_ + 1;
   counted_ = flight.form;
-  counted_resident_ = flight.awaited.resident;
+  counted_resident_ = flight.awaited.resident && flight.awaited.round < flight.awaited.packets_from;
   counted_launches_ = flight.awaited.launches;
   if (flight.awaited.resident) CountResident();
   // Rows of rounds are not read, until FetchLogits has.

@@ -78,10 +78,10 @@ StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, size_t kind, ui
 }
 
 Resident::~Resident() {
-  if (launches_ == 0) return;  // nor has it ever held the queues
+  if (!claimed_) return;
   std::lock_guard<std::mutex> lock(gpus_.mutex());
   const bool well = gpus_.Health().ok() && gpus_.Settle(Leave(false)).ok();
-  for (int32_t r = 0; well && r < static_cast<int32_t>(ranks_.size()); ++r) {
+  for (int32_t r = 0; well && launches_ > 0 && r < static_cast<int32_t>(ranks_.size()); ++r) {
     gpus_.Settle(gpus_.at(r).queue->Wait(ranks_[static_cast<size_t>(r)].point, gpus_.Soon()))
         .IgnoreError();
   }
@@ -113,6 +113,7 @@ Status Resident::CreateRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   Gpu& gpu = gpus_.at(rank);
   ASSIGN_OR_RETURN(own.mailbox, HostBuffer(*gpu.device, sizeof(ResidentMailbox), "resident mailbox"));
+  ASSIGN_OR_RETURN(own.copy, HostBuffer(*gpu.device, sizeof(ResidentState), "copy of the resident state"));
   const ResidentMailbox empty;
   std::memcpy(own.mailbox.host(), &empty, sizeof(empty));
   gpu::BufferOptions options;
@@ -150,7 +151,7 @@ Status Resident::CreateRank(int32_t rank) {
     dispatch.group_bytes = kernel->group_bytes;
     own.packets[turn] = gpu::MakeDispatch(dispatch, gpu::AqlOrder{});
   }
-  memory_bytes_ += own.mailbox.size() + own.state.size() + own.kernargs.size();
+  memory_bytes_ += own.mailbox.size() + own.copy.size() + own.state.size() + own.kernargs.size();
   return OkStatus();
 }
 
@@ -231,7 +232,7 @@ uint64_t Resident::Moved(int32_t rank) const {
   return moved;
 }
 
-void Resident::Recall() { __atomic_store_n(&MailboxOf(0)->recall, ranks_[0].posted, __ATOMIC_RELEASE); }
+void Resident::Recall() { __atomic_store_n(&MailboxOf(0)->recall, recalls_, __ATOMIC_RELEASE); }
 
 uint64_t Resident::recall() const { return ranks_[0].mailbox.va() + offsetof(ResidentMailbox, recall); }
 
@@ -239,6 +240,14 @@ bool Resident::left() const {
   for (int32_t r = 0; r < gpus_.count(); ++r) {
     const Rank& own = ranks_[static_cast<size_t>(r)];
     if (own.there && Load(MailboxOf(r)->left) != own.posted + 1) return false;
+  }
+  return true;
+}
+
+bool Resident::AllAreThere() const {
+  for (int32_t r = 0; r < gpus_.count(); ++r) {
+    const Rank& own = ranks_[static_cast<size_t>(r)];
+    if (!own.there || Load(MailboxOf(r)->left) == own.posted + 1 || Load(MailboxOf(r)->paused) != own.resumed) return false;
   }
   return true;
 }
@@ -263,24 +272,23 @@ StatusOr<std::vector<backend::OpTimes>> Resident::Times(int32_t rank, size_t lis
   return out;
 }
 
-StatusOr<gpu::Buffer> Resident::CopyOf(int32_t rank, uint64_t at, uint64_t bytes) const {
-  Gpu& gpu = gpus_.at(rank);
-  ASSIGN_OR_RETURN(gpu::Buffer staging, HostBuffer(*gpu.device, bytes, "resident state"));
-  RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), at, bytes, gpus_.Soon()));
-  ASSIGN_OR_RETURN(const uint64_t copied, gpu.copy->Submit(gpus_.Soon()));
-  RETURN_IF_ERROR(gpu.copy->Wait(copied, gpus_.Soon()));
-  return staging;
+Status Resident::CopyState(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const {
+  gpu::CopyQueue& engine = *gpus_.at(rank).copy;
+  RETURN_IF_ERROR(engine.Copy(to, from, bytes, gpus_.Soon()));
+  ASSIGN_OR_RETURN(const uint64_t copied, engine.Submit(gpus_.Soon()));
+  return engine.Wait(copied, gpus_.Soon());
 }
 
 StatusOr<uint32_t> Resident::WordOf(int32_t rank, uint64_t at) const {
-  ASSIGN_OR_RETURN(const gpu::Buffer copy, CopyOf(rank, at, sizeof(uint32_t)));
+  const gpu::Buffer& copy = ranks_[static_cast<size_t>(rank)].copy;
+  RETURN_IF_ERROR(CopyState(rank, copy.va(), at, sizeof(uint32_t)));
   return *copy.host<uint32_t>();
 }
 
 StatusOr<uint64_t> Resident::Meetings(int32_t rank) const {
   const Rank& own = ranks_[static_cast<size_t>(rank)];
-  ASSIGN_OR_RETURN(const gpu::Buffer state, CopyOf(rank, own.state.va(), sizeof(ResidentState)));
-  const auto& meeting = state.host<ResidentState>()->meetings[(own.launches + 1) % 2];
+  RETURN_IF_ERROR(CopyState(rank, own.copy.va(), own.state.va(), sizeof(ResidentState)));
+  const auto& meeting = own.copy.host<ResidentState>()->meetings[(own.launches + 1) % 2];
   uint64_t met = 0;
   for (const kernels::ResidentLine& line : meeting.arrived) met += line.values[0];
   return met / workers_;
@@ -301,12 +309,14 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command, bool launche
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool gone = Load(mailbox->left) == command.number || !own.there;
   own.there = command.count != 0 && launches;
+  if (rank == 0 && command.count != 0 && command.kind != kernels::kBeside) recalls_ = command.number;
   if (!gone || !launches) return OkStatus();
-  if (command.count == 0) {  // it has left by itself: the number is still free
-    --own.posted;
-    return OkStatus();
-  }
-  return Start(&own, gpus_.at(rank).queue.get());
+  gpu::Queue& queue = *gpus_.at(rank).queue;
+  if (command.count != 0) return Start(&own, &queue);
+  // It has left by itself, and the number is free, unless it has seen the end when it looked once more.
+  RETURN_IF_ERROR(queue.Wait(own.point, gpus_.Soon()));
+  if (!Reached(rank, command.number)) --own.posted;
+  return OkStatus();
 }
 
 Status Resident::Start(Rank* rank, gpu::Queue* queue) {
@@ -351,10 +361,10 @@ bool Resident::Paused() const {
   return true;
 }
 
-// Every end of a kernel, by a pause, a command or itself, has one launch behind it; which of them are in the queue
-// already does not matter: each goes on where the one before has left.
+// Every end of a kernel, by a pause, a command or itself, has one launch behind it, if there is room; which of them are in
+// the queue already does not matter: each goes on where the one before has left.
 Status Resident::Resume() {
-  RETURN_IF_ERROR(gpus_.Claim(this));
+  RETURN_IF_ERROR(Claim());
   for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
     Rank& own = ranks_[static_cast<size_t>(r)];
     RETURN_IF_ERROR(Start(&own, gpus_.at(r).queue.get()));
@@ -364,30 +374,29 @@ Status Resident::Resume() {
   return OkStatus();
 }
 
-Status Resident::AwaitGone() {
-  for (int32_t r = 0; r < gpus_.count(); ++r) {
-    Rank& own = ranks_[static_cast<size_t>(r)];
-    if (own.launches > 0) RETURN_IF_ERROR(gpus_.at(r).queue->Wait(own.point, gpus_.Soon()));
-    own.there = false;
-    own.resumed = Load(MailboxOf(r)->paused);
-    // Of a command that is not all the kernel's there are none.
-    if (timed_) std::memset(own.times.host(), 0, own.times.size());
-  }
-  return OkStatus();
+Status Resident::Claim() {
+  claimed_ = true;
+  return gpus_.Claim(this);
 }
 
-// All ranks have left before the same op, so the first one's state tells of all.
-StatusOr<Resident::Stand> Resident::TakeStand() const {
-  ASSIGN_OR_RETURN(const gpu::Buffer copy, CopyOf(0, ranks_[0].state.va(), sizeof(ResidentState)));
-  const ResidentState& state = *copy.host<ResidentState>();
-  const kernels::ResidentResume& resume = state.meetings[ranks_[0].launches % 2].resume;
+// All ranks have left before the same op of the same command, so the first one's state tells of all.
+StatusOr<Resident::Stand> Resident::TakeStand() {
+  for (int32_t r = 0; r < gpus_.count(); ++r) {
+    Rank& own = ranks_[static_cast<size_t>(r)];
+    own.there = false;
+    own.resumed = Load(MailboxOf(r)->paused);
+  }
+  const Rank& first = ranks_[0];
+  RETURN_IF_ERROR(CopyState(0, first.copy.va(), first.state.va(), sizeof(ResidentState)));
+  const ResidentState& state = *first.copy.host<ResidentState>();
+  const kernels::ResidentResume& resume = state.meetings[first.launches % 2].resume;
   return Stand{state.command.number, resume.next, resume.work >> 16, state.ran, state.broken != 0};
 }
 
 absl::optional<std::pair<size_t, ResidentCommand>> Resident::PostedAt(uint32_t number) const {
   const ResidentCommand& command = MailboxOf(0)->commands[number % kernels::kResidentSlots];
   const std::vector<ResidentCommand>& lists = ranks_[0].commands;
-  for (size_t i = 0; command.count != 0 && i < lists.size(); ++i) {
+  for (size_t i = 0; command.number == number && command.count != 0 && i < lists.size(); ++i) {
     if (lists[i].ops == command.ops) return std::make_pair(i, command);
   }
   return absl::nullopt;
@@ -395,30 +404,28 @@ absl::optional<std::pair<size_t, ResidentCommand>> Resident::PostedAt(uint32_t n
 
 void Resident::TellRan(uint32_t number, uint32_t rounds) {
   for (size_t r = 0; r < ranks_.size(); ++r) {
+    const uint32_t own = NumberOn(r, number);
     uint32_t* const ran = MailboxOf(static_cast<int32_t>(r))->ran;
-    __atomic_store_n(&ran[number % kernels::kResidentSlots], kernels::ResidentRan(number, rounds), __ATOMIC_RELEASE);
+    __atomic_store_n(&ran[own % kernels::kResidentSlots], kernels::ResidentRan(own, rounds), __ATOMIC_RELEASE);
   }
 }
 
 void Resident::TellDone(uint32_t number) {
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    __atomic_store_n(&MailboxOf(static_cast<int32_t>(r))->done, number, __ATOMIC_RELEASE);
+    __atomic_store_n(&MailboxOf(static_cast<int32_t>(r))->done, NumberOn(r, number), __ATOMIC_RELEASE);
   }
 }
 
 // The state as each rank's kernel has left it, but for the command and whether a pause has interrupted it.
-Status Resident::GoOnBehind(const Stand& stand) {
+Status Resident::GoOnBehind(bool broken) {
   for (int32_t r = 0; r < gpus_.count(); ++r) {
     const Rank& own = ranks_[static_cast<size_t>(r)];
-    ASSIGN_OR_RETURN(const gpu::Buffer copy, CopyOf(r, own.state.va(), sizeof(ResidentState)));
-    ResidentState& state = *copy.host<ResidentState>();
-    state.command.number = stand.number;
-    state.broken = stand.broken;
+    RETURN_IF_ERROR(CopyState(r, own.copy.va(), own.state.va(), sizeof(ResidentState)));
+    ResidentState& state = *own.copy.host<ResidentState>();
+    state.command.number = own.posted;
+    state.broken = broken;
     state.meetings[own.launches % 2].resume = {};
-    gpu::CopyQueue& engine = *gpus_.at(r).copy;
-    RETURN_IF_ERROR(engine.Copy(own.state.va(), copy.va(), sizeof(ResidentState), gpus_.Soon()));
-    ASSIGN_OR_RETURN(const uint64_t copied, engine.Submit(gpus_.Soon()));
-    RETURN_IF_ERROR(engine.Wait(copied, gpus_.Soon()));
+    RETURN_IF_ERROR(CopyState(r, own.state.va(), own.copy.va(), sizeof(ResidentState)));
   }
   return OkStatus();
 }

@@ -51,18 +51,21 @@ class Resident : public QueueHolder {
     uint32_t rounds = 1;
     std::array<uint64_t, kernels::kMaxRanks> ends = {};
   };
-  // Whether a command to a rank would be written over one that its kernel has not taken.
+  // In front of whatever is posted or launched: the queues are its own (Gpus::Claim).
+  Status Claim();
+  // Whether a command to a rank would be written over one that has not ended.
   bool IsFull(int32_t rank) const { return !Reached(rank, ranks_[static_cast<size_t>(rank)].posted + 1 - kernels::kResidentSlots); }
   // Posts a list to a rank, which is not full; the command's number there. Ring lets kernels that were launched begin.
-  // `launches`: not, and no kernel is there; who posts does what is posted.
-  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work, bool launches = true);
+  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work) { return Post(rank, list, work, /*launches=*/true); }
+  // The same where all kernels are over, and launches none: who posts does what is posted.
+  StatusOr<uint64_t> PostAlone(int32_t rank, size_t list, const Work& work) { return Post(rank, list, work, /*launches=*/false); }
   // That the next one will have on the first rank.
   uint32_t next_number() const { return ranks_[0].posted + 1; }
   void Ring();
   // What has become of a round of a command; the first is 1. kRan: what it wrote is there.
   enum class Round { kRuns, kRan, kLeftOut };
   Round Look(int32_t rank, uint64_t number, uint32_t round) const;
-  // The command posted last begins no more rounds. Any thread that holds the group's mutex.
+  // The list posted last begins no more rounds. Any thread that holds the group's mutex.
   void Recall();
   // For the first rank's eyes.
   uint64_t recall() const;
@@ -74,33 +77,35 @@ class Resident : public QueueHolder {
   // They are launched again, behind what is in the queues. The group's mutex is held.
   Status Resume();
 
-  // No kernel is there; who posts launches them.
+  // No kernel waits for a command any more; who posts launches them.
   bool left() const;
   // A command that is posted now, or one that a pause has interrupted, finds kernels, or room to launch them. The group's
   // mutex is held.
-  bool HasRoom() { return !left() || room_.Look(); }
+  bool HasRoom() { return AllAreThere() || room_.Look(); }
 
-  // Where all kernels have left, and the next ones go on: behind command `number`, or, where rounds of it are left, in
-  // it before op `next`, having run `ran` rounds.
+  // What follows is for who does without the kernels what is posted to them. A point of a rank's queue, behind which none
+  // of its kernels is left, where any was launched.
+  uint64_t point(int32_t rank) const { return ranks_[static_cast<size_t>(rank)].point; }
+  // Where all kernels have left, and the next ones go on: behind command `number` of the first rank, or, where rounds of
+  // it are left, in it before op `next`, having run `ran` rounds.
   struct Stand {
     uint32_t number = 0;
     uint32_t next = 0, rounds = 0, ran = 0;
     bool broken = false;  // ResidentState
   };
-  // All have left, and until a Post that launches none will be there: until they are over. Behind it no pause wants a launch.
-  Status AwaitGone();
-  // Behind that.
-  StatusOr<Stand> TakeStand() const;
-  // What was posted, of all ranks: the list, and the rest of the command. None: an end.
+  // Behind those points; no pause wants a launch then.
+  StatusOr<Stand> TakeStand();
+  // What was posted, to the first rank: the list, and the rest of the command. None: an end.
   absl::optional<std::pair<size_t, kernels::ResidentCommand>> PostedAt(uint32_t number) const;
   uint32_t posted() const { return ranks_[0].posted; }
-  // What kernels would say of a command's rounds.
+  // What kernels would say of a command's rounds, on all ranks; its number is the first rank's.
   void TellRan(uint32_t number, uint32_t rounds);
   void TellDone(uint32_t number);
-  // The next kernels begin behind the command, in none.
-  Status GoOnBehind(const Stand& stand);
+  // The next kernels begin behind all that is posted. `broken`: as in Stand.
+  Status GoOnBehind(bool broken);
   // Of a rank's memory.
   StatusOr<uint32_t> WordOf(int32_t rank, uint64_t at) const;
+
   // Another number whenever a command or a round of one has ended.
   uint64_t Moved(int32_t rank) const;
   uint32_t launches() const { return launches_; }  // in all, of one rank
@@ -116,6 +121,7 @@ class Resident : public QueueHolder {
  private:
   struct Rank {
     gpu::Buffer mailbox, state, lists, kernargs, times;
+    gpu::Buffer copy;  // of the state, in host memory
     gpu::Buffer asks;  // one word: kernels::ResidentArgs::asks
     std::vector<kernels::ResidentCommand> commands;  // of each list
     gpu::AqlPacket packets[2];                       // of each turn
@@ -135,8 +141,13 @@ class Resident : public QueueHolder {
   Status CreateRank(int32_t rank);
   Status CreateAsks();
   Status Ask();
-  // A copy of memory of a rank, by its copy engine.
-  StatusOr<gpu::Buffer> CopyOf(int32_t rank, uint64_t at, uint64_t bytes) const;
+  bool AllAreThere() const;
+  // By a rank's copy engine, through `copy`.
+  Status CopyState(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
+  // The number that a rank has given a command which has `number` on the first one. They differ where one rank's kernel
+  // has taken an end that another has left before.
+  uint32_t NumberOn(size_t rank, uint32_t number) const { return number + ranks_[rank].posted - ranks_[0].posted; }
+  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work, bool launches);
   Status Start(Rank* rank, gpu::Queue* queue);
   kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
   bool Reached(int32_t rank, uint64_t number) const;
@@ -150,6 +161,8 @@ class Resident : public QueueHolder {
   std::vector<Rank> ranks_;
   std::vector<ResidentList> first_lists_;  // of the first rank
   bool alike_ = true;                      // all ranks' lists are
+  bool claimed_ = false;                   // ever
+  uint32_t recalls_ = 0;                   // number of the list posted last
   uint32_t asks_ = 0;                      // for a pause
   uint32_t launches_ = 0;
   uint64_t memory_bytes_ = 0;
