@@ -242,7 +242,7 @@ class Context {
   virtual Status Submit(const Step& step) = 0;
   // Ends the oldest step in flight: true and it has run, an error and it has failed; false when it
   // has not ended within timeout_ns (< 0: waits for ever; the backend has a limit of its own for
-  // steps that hang) or none is in flight. After a failed step, what the sequences' caches hold
+  // steps that hang; one whose kernel has lost its place is waited for) or none is in flight. After a failed step, what the sequences' caches hold
   // of its rows, and the slots that it was to write, are undefined; all else is as it was. A step
   // submitted behind a failed one fails too.
   virtual StatusOr<bool> Poll(int64_t timeout_ns) = 0;

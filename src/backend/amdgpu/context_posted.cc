@@ -32,6 +32,9 @@ Status AmdGpuContext::RunAllPosted() {
     if (!posted) return Error(Code::kInternal, "a pause has interrupted a command that nobody has posted");
     RETURN_IF_ERROR(RunByPackets(posted->first, &stand));
   }
+  if (static_cast<int32_t>(resident_->posted() - stand.number) < 0) {
+    return Error(Code::kInternal, "the resident kernel has taken command ", stand.number, " of ", resident_->posted());
+  }
   while (stand.number != resident_->posted()) {
     const auto posted = resident_->PostedAt(++stand.number);
     if (posted && posted->second.kind == kernels::kBegins) stand.broken = false;

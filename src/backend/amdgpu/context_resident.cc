@@ -158,6 +158,7 @@ bool AmdGpuContext::GoesResident(size_t rows, size_t end) {
 Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited) {
   const uint32_t before = resident_->launches();
   awaited->resident = true;
+  awaited->points = {};
   for (int32_t r = 0; r < program_.ranks; ++r) RETURN_IF_ERROR(AwaitSlot(r));
   const bool has_room = resident_->HasRoom();
   // What is posted already, so that it has been recalled for others and not for this.
@@ -196,7 +197,7 @@ void AmdGpuContext::CountResident() {
   resident_launches_.store(resident_->launches(), std::memory_order_relaxed);
   resident_late_.store(resident_->late(), std::memory_order_relaxed);
   resident_pauses_.store(resident_->pauses(), std::memory_order_relaxed);
-  resident_commands_.fetch_add(FlightOf(seen_).polled == 0, std::memory_order_relaxed);
+  resident_commands_.fetch_add(counted_resident_ && FlightOf(seen_).polled == 0, std::memory_order_relaxed);
 }
 
 backend::ResidentCounts AmdGpuContext::resident_counts() const {

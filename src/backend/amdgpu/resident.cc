@@ -315,7 +315,9 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command, bool launche
   if (command.count != 0) return Start(&own, &queue);
   // It has left by itself, and the number is free, unless it has seen the end when it looked once more.
   RETURN_IF_ERROR(queue.Wait(own.point, gpus_.Soon()));
-  if (!Reached(rank, command.number)) --own.posted;
+  if (Reached(rank, command.number)) return OkStatus();
+  __atomic_store_n(&slot.number, command.number - kernels::kResidentSlots, __ATOMIC_RELEASE);
+  --own.posted;
   return OkStatus();
 }
 
