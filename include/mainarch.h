@@ -591,7 +591,8 @@ enum {
  * between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
  * does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
  * Its workgroups need places on the GPUs all at once. Where the driver says that another process has waves there, or another
- * group of this one has such a kernel, steps are packets until that is over; the log and resident_no_room say so.
+ * group of this one has such a kernel, steps are packets until that is over; the log and resident_no_room say so. If they
+ * come while it has left in the midst of a step, mainarch_engine_submit or _wait ends that, and returns when it is over.
  * While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
  * take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for, of models with
  * recurrent states up to 7, for which each sequence has 8 states more: logits of one that is not manual are BUSY then

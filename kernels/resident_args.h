@@ -88,7 +88,7 @@ struct ResidentMailbox {
   uint32_t late = 0;  // commands that were not there when the kernel first looked
   uint32_t recall = 0;  // of the command that shall have no more rounds; the first rank's counts
   uint32_t ran[kResidentSlots] = {};  // ResidentRan
-  uint32_t paused = 0;  // how often it has left in the midst of a command; each wants a launch
+  uint32_t paused = 0;  // how often it has left in the midst of a command; each wants a launch, or the rest done without
   uint32_t reserved[23] = {};
 };
 static_assert(sizeof(ResidentMailbox) == 256);

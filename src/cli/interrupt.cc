@@ -21,8 +21,8 @@
 namespace mainarch::cli {
 namespace {
 
-// What a command that looks at the flag has to end by itself. Behind it come the hooks at the end, which
-// remove files.
+// What a command that looks at the flag has to end by itself. With the hooks at the end, which remove
+// files, it leaves a margin within the half second.
 constexpr std::chrono::milliseconds kGrace(250);
 
 volatile std::sig_atomic_t interrupted = 0;

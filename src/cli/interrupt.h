@@ -2,7 +2,7 @@
 //
 // Ctrl-C. The first SIGINT, SIGTERM, SIGHUP or SIGPIPE sets a flag, which loops look at, and runs what
 // makes the call of the moment end early, so that what was begun is cleaned up and what is known is said.
-// A command that has not ended a quarter of a second later is ended, after what removes its files. The
+// A command that has not ended then is ended: within half a second of the signal there is no process. The
 // second signal kills at once. The library installs nothing: this is the command's.
 #ifndef MAINARCH_CLI_INTERRUPT_H_
 #define MAINARCH_CLI_INTERRUPT_H_

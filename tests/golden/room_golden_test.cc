@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
+#include "absl/strings/strip.h"
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "backend/amdgpu/resident.h"
 #include "backend/amdgpu/room.h"
@@ -232,8 +233,8 @@ StatusOr<Interrupted> Interrupt(Process* process, test::Alone* stays, test::Alon
 // as with room; and the kernel goes on behind it.
 TEST(what_a_pause_interrupts_ends_as_packets_without_room) {
   std::vector<std::string> nodes = {"gfx950", "gfx942x2"};
-  // Under checkers, minutes: "gfx942x2,card=mi308x,check=all".
-  if (const char* node = std::getenv("MAINARCH_TEST_NODE")) nodes = {node};
+  // Under checkers, minutes: "sim:gfx942x2,card=mi308x,check=all".
+  if (const char* device = std::getenv("MAINARCH_TEST_DEVICE")) nodes = {std::string(absl::StripPrefix(device, "sim:"))};
   const std::string directory = test::WriteFixture({"L3", "bf16", 1});
   CHECK(!directory.empty());
   for (const std::string& node : nodes) {

@@ -23,6 +23,7 @@ Status AmdGpuContext::RunAllPosted() {
   RETURN_IF_ERROR(resident_->Claim());
   if (resident_->launches() > 0) {
     Awaited gone;
+    gone.deadline = Soon();
     for (int32_t r = 0; r < program_.ranks; ++r) gone.points[static_cast<size_t>(r)] = resident_->point(r);
     RETURN_IF_ERROR(AwaitPackets(&gone));
   }
@@ -91,7 +92,6 @@ Status AmdGpuContext::RunPart(size_t list, uint32_t from, uint32_t to) {
 }
 
 Status AmdGpuContext::AwaitPackets(Awaited* awaited) {
-  awaited->deadline = Soon();
   return Wait(*awaited, -1, Mutex::kHeld).status();
 }
 

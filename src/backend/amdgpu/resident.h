@@ -5,8 +5,9 @@
 // first command, and again whenever it has not waited for the next one or has paused; nothing else makes packets.
 // While one is there nothing else of its queue runs: who submits there makes it leave first
 // (Gpus::Claim). For packets it pauses in the midst of a command, on all ranks before the same op, and
-// is resumed behind them by whoever waits for the command. Where it then has no room, that is done without it: who does
-// asks where it stands, runs the rest, tells of it as the kernel would, and says where the next one goes on.
+// is resumed behind them by whoever waits for the command. Where there is no room for it then, the context runs the rest
+// by packets (context_posted.cc): it asks where the kernels have left, tells of rounds and commands as they would, and
+// says where the next ones go on.
 //
 // Threads: one at a time, but for Look, Moved and Paused; the group's mutex is held for all that posts.
 #ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
