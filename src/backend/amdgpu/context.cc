@@ -406,20 +406,13 @@ Status AmdGpuContext::FetchLogits(uint32_t i) {
     const uint64_t to = logits_.va() + (ResultRow(i) * shape_.logits_stride + share.first) * 4;
     const uint64_t from =
         ranks_[static_cast<size_t>(rank)].memory.logits + ResultRow(i) * shape_.share_stride * 4;
-    RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, to, from, uint64_t{share.count} * 4)));
+    RETURN_IF_ERROR(gpus.Settle(gpus.CopyAndWait(rank, to, from, uint64_t{share.count} * 4)));
   }
   outcome.read = true;
   return OkStatus();
 }
 
 // By the GPU's copy queue. The group's mutex is held.
-Status AmdGpuContext::CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const {
-  gpu::CopyQueue& copy = *model_->gpus().at(rank).copy;
-  RETURN_IF_ERROR(copy.Copy(to, from, bytes, Soon()));
-  ASSIGN_OR_RETURN(const uint64_t point, copy.Submit(Soon()));
-  return copy.Wait(point, Soon());
-}
-
 std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buffer,
                                              uint32_t rows) const {
   const backend::Buffer& info = program_.buffers[static_cast<size_t>(buffer)];
@@ -435,7 +428,7 @@ std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buf
   if (TapsOf(program_)[static_cast<size_t>(buffer)]) {
     from += uint64_t{kernels::Parity(polled_)} * shape_.options.max_rows * stride * 4;
   }
-  if (!CopyAndWait(rank, staging->va(), from, count * stride * 4).ok()) return {};
+  if (!model_->gpus().CopyAndWait(rank, staging->va(), from, count * stride * 4).ok()) return {};
   std::vector<float> out;
   const bool splits = LiesSplit(program_, buffer);
   for (uint64_t i = 0; i < count; ++i) {

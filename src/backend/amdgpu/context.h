@@ -210,7 +210,6 @@ class AmdGpuContext : public backend::Context {
   Status MoveUnit(int32_t rank, const Units& units, uint32_t unit, uint64_t staging, bool out) const;
   StatusOr<gpu::Buffer> UnitStaging(int32_t cache, int32_t rank, uint32_t unit) const;
   Status CopyPageOf(int32_t rank, const Units& pool, uint32_t from, uint32_t to);
-  Status CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
   Status NothingInFlight(const char* what) const;
   gpu::Deadline Soon() const { return model_->gpus().Soon(); }
 

@@ -187,7 +187,7 @@ Status AmdGpuContext::MoveUnit(int32_t rank, const Units& units, uint32_t unit, 
     const uint64_t index = static_cast<uint64_t>(layer) * units.units + unit;
     const uint64_t pool = units.at + index * units.stride;
     const uint64_t host = staging + static_cast<uint64_t>(layer) * units.bytes;
-    RETURN_IF_ERROR(CopyAndWait(rank, out ? host : pool, out ? pool : host, units.bytes));
+    RETURN_IF_ERROR(model_->gpus().CopyAndWait(rank, out ? host : pool, out ? pool : host, units.bytes));
   }
   return OkStatus();
 }
@@ -251,7 +251,7 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
     ASSIGN_OR_RETURN(gpu::Buffer staging,
                      gpu::Buffer::Allocate(*gpus.at(rank).device, pool.page_bytes, options));
     const uint64_t from = UnitsOf(cache, rank).at + page_index * pool.page_bytes;
-    RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, pool.page_bytes)));
+    RETURN_IF_ERROR(gpus.Settle(gpus.CopyAndWait(rank, staging.va(), from, pool.page_bytes)));
     if (latent != nullptr) AddToken(LatentPage(type, *latent, staging.host()), slot, paged, &out);
     for (int32_t head = 0; latent == nullptr && head < paged.kv_heads; ++head) {
       const uint64_t own = static_cast<uint64_t>(head) * KvPageBytesOf(paged, type);

@@ -187,6 +187,13 @@ Status Gpus::ClaimAnew(QueueHolder* holder, const QueueHolder* own) {
   return before != nullptr ? before->Leave(holder == nullptr && before != own) : OkStatus();
 }
 
+Status Gpus::CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) {
+  gpu::CopyQueue& copy = *at(rank).copy;
+  RETURN_IF_ERROR(copy.Copy(to, from, bytes, Soon()));
+  ASSIGN_OR_RETURN(const uint64_t point, copy.Submit(Soon()));
+  return copy.Wait(point, Soon());
+}
+
 Status Gpus::LoadThreaded(size_t kind) {
   for (Gpu& gpu : gpus_) {
     if (gpu.threaded[kind] != nullptr) continue;

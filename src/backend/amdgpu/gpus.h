@@ -98,6 +98,8 @@ class Gpus {
     return holder_ == holder ? OkStatus() : ClaimAnew(holder, own);
   }
   void Release(const QueueHolder* holder) { if (holder_ == holder) holder_ = nullptr; }
+  // By a rank's copy engine; one thread at a time.
+  Status CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes);
   // Loads what a resident kernel runs, once. The queues are claimed, the mutex is held.
   Status LoadThreaded(size_t kind);
   // Ok, or why no call on this group can work any more. From any thread, without the mutex.

@@ -272,22 +272,15 @@ StatusOr<std::vector<backend::OpTimes>> Resident::Times(int32_t rank, size_t lis
   return out;
 }
 
-Status Resident::CopyState(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const {
-  gpu::CopyQueue& engine = *gpus_.at(rank).copy;
-  RETURN_IF_ERROR(engine.Copy(to, from, bytes, gpus_.Soon()));
-  ASSIGN_OR_RETURN(const uint64_t copied, engine.Submit(gpus_.Soon()));
-  return engine.Wait(copied, gpus_.Soon());
-}
-
 StatusOr<uint32_t> Resident::WordOf(int32_t rank, uint64_t at) const {
   const gpu::Buffer& copy = ranks_[static_cast<size_t>(rank)].copy;
-  RETURN_IF_ERROR(CopyState(rank, copy.va(), at, sizeof(uint32_t)));
+  RETURN_IF_ERROR(gpus_.CopyAndWait(rank, copy.va(), at, sizeof(uint32_t)));
   return *copy.host<uint32_t>();
 }
 
 StatusOr<uint64_t> Resident::Meetings(int32_t rank) const {
   const Rank& own = ranks_[static_cast<size_t>(rank)];
-  RETURN_IF_ERROR(CopyState(rank, own.copy.va(), own.state.va(), sizeof(ResidentState)));
+  RETURN_IF_ERROR(gpus_.CopyAndWait(rank, own.copy.va(), own.state.va(), sizeof(ResidentState)));
   const auto& meeting = own.copy.host<ResidentState>()->meetings[(own.launches + 1) % 2];
   uint64_t met = 0;
   for (const kernels::ResidentLine& line : meeting.arrived) met += line.values[0];
@@ -389,7 +382,7 @@ StatusOr<Resident::Stand> Resident::TakeStand() {
     own.resumed = Load(MailboxOf(r)->paused);
   }
   const Rank& first = ranks_[0];
-  RETURN_IF_ERROR(CopyState(0, first.copy.va(), first.state.va(), sizeof(ResidentState)));
+  RETURN_IF_ERROR(gpus_.CopyAndWait(0, first.copy.va(), first.state.va(), sizeof(ResidentState)));
   const ResidentState& state = *first.copy.host<ResidentState>();
   const kernels::ResidentResume& resume = state.meetings[first.launches % 2].resume;
   return Stand{state.command.number, resume.next, resume.work >> 16, state.ran, state.broken != 0};
@@ -422,12 +415,12 @@ void Resident::TellDone(uint32_t number) {
 Status Resident::GoOnBehind(bool broken) {
   for (int32_t r = 0; r < gpus_.count(); ++r) {
     const Rank& own = ranks_[static_cast<size_t>(r)];
-    RETURN_IF_ERROR(CopyState(r, own.copy.va(), own.state.va(), sizeof(ResidentState)));
+    RETURN_IF_ERROR(gpus_.CopyAndWait(r, own.copy.va(), own.state.va(), sizeof(ResidentState)));
     ResidentState& state = *own.copy.host<ResidentState>();
     state.command.number = own.posted;
     state.broken = broken;
     state.meetings[own.launches % 2].resume = {};
-    RETURN_IF_ERROR(CopyState(r, own.state.va(), own.copy.va(), sizeof(ResidentState)));
+    RETURN_IF_ERROR(gpus_.CopyAndWait(r, own.state.va(), own.copy.va(), sizeof(ResidentState)));
   }
   return OkStatus();
 }

@@ -143,8 +143,6 @@ class Resident : public QueueHolder {
   Status CreateAsks();
   Status Ask();
   bool AllAreThere() const;
-  // By a rank's copy engine, through `copy`.
-  Status CopyState(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
   // The number that a rank has given a command which has `number` on the first one. They differ where one rank's kernel
   // has taken an end that another has left before.
   uint32_t NumberOn(size_t rank, uint32_t number) const { return number + ranks_[rank].posted - ranks_[0].posted; }
