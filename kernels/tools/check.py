@@ -30,6 +30,9 @@ FORBIDDEN = [
      "LDS-DMA of two or three dwords a lane"),
     (r"^(<unknown>|\.long\b)", None, "not an instruction of this ISA"),
 ]
+# What none of these patterns knows, nearly all, is not looked at again.
+ANY_FORBIDDEN = re.compile("|".join(pattern for pattern, _, _ in FORBIDDEN))
+LABEL = re.compile(r"^[0-9a-f]+ <([^>]+)>:")
 # In which the resident kernel alone goes from one kernel's code to another's (common/jump.h).
 JUMPING = {"resident", "resident_return", "resident_large", "resident_large_return"}
 SCALED_MFMA = re.compile(r"^v_mfma_(scale_|ld_scale)")
@@ -40,16 +43,15 @@ def instructions(objdump, path):
     text = subprocess.run([objdump, "-d", path], check=True, capture_output=True, text=True).stdout
     kernel = "?"
     for line in text.splitlines():
-        label = re.match(r"^[0-9a-f]+ <([^>]+)>:", line)
-        if label:
+        if line.startswith("\t"):
+            body, _, comment = line.partition("//")
+            yield kernel, comment.partition(":")[0].strip(), body.strip()
+        elif label := LABEL.match(line):
             kernel = label.group(1)
-        elif line.startswith("\t"):
-            body, _, comment = line.strip().partition("//")
-            yield kernel, comment.strip().split(":")[0], body.strip()
 
 
 def check_instruction(isa, text):
-    for pattern, isas, why in FORBIDDEN:
+    for pattern, isas, why in FORBIDDEN if ANY_FORBIDDEN.search(text) else ():
         if (isas is None or isa in isas) and re.search(pattern, text):
             yield why
     if SCALED_MFMA.match(text):

@@ -215,10 +215,11 @@ uint16_t DoubleToHalf(double value) {
   if (magnitude != magnitude) return sign | 0x7e00 | (bits >> 42 & 0x1ff);
   if (magnitude >= 65520.0) return sign | 0x7c00;
   const int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
-  // The spacing of halves around the value; nearbyint rounds to nearest even.
+  // The spacing of halves around the value is two to this, and that of doubles behind 2^(step + 52), where a sum is rounded to
+  // nearest even: no call of the C library, which was a quarter of a model's time here.
   const int step = exponent < -14 ? -24 : exponent - 10;
-  const double scaled = std::nearbyint(std::ldexp(magnitude, -step));
-  const double rounded = std::ldexp(scaled, step);
+  const double far = __builtin_bit_cast(double, static_cast<uint64_t>(step + 52 + 1023) << 52);
+  const double rounded = (magnitude + far) - far;
   if (rounded < 0x1p-14) return sign | static_cast<uint16_t>(rounded * 0x1p24);
   const uint64_t r = __builtin_bit_cast(uint64_t, rounded);
   const int e = static_cast<int>(r >> 52 & 0x7ff) - 1023 + 15;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The cache mode: shipped kernels cannot tell that it is there; kernels that lack a fence, a scope
-// bit or the right kind of memory get wrong data or wait for ever. Each case on one ISA, with MAINARCH_TEST_FULL on both.
+// bit or the right kind of memory get wrong data or wait for ever. Each kernel and every other case on one ISA,
+// with MAINARCH_TEST_FULL all on both.
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -20,7 +21,7 @@ sim::isa::CheckOptions Caches() {
 
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
-  for (const Case* test : CasesInTurn(isa, "gfx942")) {
+  for (const Case* test : CasesInTurn(isa, "gfx942", 4, true)) {
     const Status status = RunFresh(*test, isa, {}, Shipped, nullptr, Caches());
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
   }

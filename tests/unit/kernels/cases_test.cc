@@ -12,7 +12,7 @@ namespace {
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
   size_t ran = 0;
-  for (const Case* test : kSanitized ? CasesInTurn(isa, "gfx942") : CasesOf(isa)) {
+  for (const Case* test : kSanitized ? CasesInTurn(isa, "gfx942", 2, false) : CasesOf(isa)) {
     ++ran;
     const Status status = RunFresh(*test, isa, {}, Shipped, nullptr);
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Every shipped kernel under every checker: nothing is flagged, and the results are right. Each case on one ISA, with
-// MAINARCH_TEST_FULL on both. (sim_queue_kernels has every fourth on the other, through queues.)
+// Every shipped kernel under every checker: nothing is flagged, and the results are right. Each kernel and every other case on
+// one ISA, with MAINARCH_TEST_FULL all on both. (sim_queue_kernels has others, through queues.)
 #include "support/test.h"
 #include "unit/kernels/run_fresh.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
-  for (const Case* test : CasesInTurn(isa, "gfx950")) {
+  for (const Case* test : CasesInTurn(isa, "gfx950", 4, true)) {
     const Status status = RunFresh(*test, isa, {}, Shipped, nullptr, sim::isa::CheckOptions::All());
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
   }

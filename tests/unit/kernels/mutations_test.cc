@@ -5,7 +5,7 @@
 // A mutant that no checker notices is equivalent only if the unmutated kernel, watched by Evidence,
 // shows that the instruction does nothing on any path that runs; otherwise it is missed, and listed
 // with its place and what it did.
-// One mutant of every other kernel by default, of a kernel of both ISAs on one of them: four seeds have all kernels. N of each
+// One mutant of every fourth kernel by default, of a kernel of both ISAs on one of them: eight seeds have all kernels. N of each
 // kernel with MAINARCH_MUTATIONS=N, all of them with MAINARCH_MUTATIONS=all;
 // MAINARCH_MUTATIONS_SEED chooses the sample, MAINARCH_MUTATIONS_KERNEL=name keeps to one kernel,
 // MAINARCH_MUTATIONS_KIND=text to what has the text in its name in the table,
@@ -248,10 +248,10 @@ class Run {
   std::map<std::string, std::vector<Watched>> cases_;
 };
 
-// Kernels take turns: with one seed in four it is one ISA's, with the next the other's.
+// Kernels take turns: with one seed in eight it is one ISA's, with the next the other's.
 bool IsInTurn(const std::string& isa, const std::string& kernel, uint64_t seed) {
   for (const char c : kernel) seed += static_cast<uint8_t>(c);
-  return seed % 4 == (isa == "gfx942" ? 0 : 1);
+  return seed % 8 == (isa == "gfx942" ? 0 : 1);
 }
 
 TEST(what_is_taken_away_is_noticed) {

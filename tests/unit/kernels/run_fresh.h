@@ -78,12 +78,22 @@ inline std::vector<const Case*> CasesOf(const std::string& isa) {
 }
 
 // Of these cases those whose turn it is on an ISA: of what runs on both each has one in `every`, another one each; `even` has
-// the first. With MAINARCH_TEST_FULL, or where a case is asked for, all.
-inline std::vector<const Case*> CasesInTurn(const std::string& isa, const std::string& even, size_t every = 2) {
+// the first. With `each_kernel` one of the two has the first case of every kernel, too. With MAINARCH_TEST_FULL, or where a case
+// is asked for, all.
+inline std::vector<const Case*> CasesInTurn(const std::string& isa, const std::string& even, size_t every, bool each_kernel) {
   std::vector<const Case*> cases = CasesOf(isa);
   if (std::getenv("MAINARCH_TEST_FULL") != nullptr || std::getenv("MAINARCH_KERNEL_CASE") != nullptr) return cases;
-  size_t turn = isa == even ? 0 : every - 1;  // those of both ISAs come in the same order
-  const auto waits = [&](const Case* c) { return c->isas.empty() && turn++ % every != 0; };
+  size_t turn = isa == even ? 0 : every - 1, first_turn = isa == even ? 0 : 1;  // those of both ISAs come in the same order
+  std::set<std::string> seen;
+  const auto waits = [&](const Case* c) {
+    if (!c->isas.empty()) return false;
+    bool fresh = false;
+    for (const auto& step : c->steps) {
+      for (const LaunchSpec& launch : step) fresh |= seen.insert(launch.kernel).second;
+    }
+    const bool first = each_kernel && fresh && first_turn++ % 2 == 0;
+    return turn++ % every != 0 && !first;
+  };
   cases.erase(std::remove_if(cases.begin(), cases.end(), waits), cases.end());
   return cases;
 }
