@@ -58,12 +58,16 @@ std::vector<const Kernels*> UsableKernels() {
   if (HasAvx512()) usable.push_back(&avx512::kKernels);
 #endif
 #ifndef MAINARCH_WITHOUT_avx2
+#ifndef MAINARCH_WITHOUT_avx2_vnni
   if (HasAvx2Vnni()) usable.push_back(&avx2_vnni::kKernels);
+#endif
   if (HasAvx2()) usable.push_back(&avx2::kKernels);
 #endif
 #elif defined(__aarch64__)
 #ifndef MAINARCH_WITHOUT_neon_bf16
+#ifndef MAINARCH_WITHOUT_neon_i8mm
   if (HasI8mm()) usable.push_back(&neon_i8mm::kKernels);
+#endif
   if (HasArmBf16()) usable.push_back(&neon_bf16::kKernels);
 #endif
 #ifndef MAINARCH_WITHOUT_neon_dot

@@ -77,22 +77,23 @@ inline std::vector<const Case*> CasesOf(const std::string& isa) {
   return some;
 }
 
-// Of these cases those whose turn it is on an ISA: of what runs on both each has one in `every`, another one each; `even` has
-// the first. With `each_kernel` one of the two has the first case of every kernel, too. With MAINARCH_TEST_FULL, or where a case
-// is asked for, all.
+// Of these cases those whose turn it is on an ISA: of what runs on both each has one in `every`, `even` the first; of what runs on
+// one it has one in `every` / 2. With `each_kernel` the first case of every kernel has its turn, too, on one ISA. With
+// MAINARCH_TEST_FULL, or where a case is asked for, all.
 inline std::vector<const Case*> CasesInTurn(const std::string& isa, const std::string& even, size_t every, bool each_kernel) {
   std::vector<const Case*> cases = CasesOf(isa);
   if (std::getenv("MAINARCH_TEST_FULL") != nullptr || std::getenv("MAINARCH_KERNEL_CASE") != nullptr) return cases;
-  size_t turn = isa == even ? 0 : every - 1, first_turn = isa == even ? 0 : 1;  // those of both ISAs come in the same order
-  std::set<std::string> seen;
+  // Those of both ISAs come in the same order.
+  size_t turn = isa == even ? 0 : every - 1, first_turn = isa == even ? 0 : 1, own_turn = 0;
+  std::set<std::string> seen, own_seen;
   const auto waits = [&](const Case* c) {
-    if (!c->isas.empty()) return false;
+    const bool both = c->isas.empty();
     bool fresh = false;
     for (const auto& step : c->steps) {
-      for (const LaunchSpec& launch : step) fresh |= seen.insert(launch.kernel).second;
+      for (const LaunchSpec& launch : step) fresh |= (both ? seen : own_seen).insert(launch.kernel).second;
     }
-    const bool first = each_kernel && fresh && first_turn++ % 2 == 0;
-    return turn++ % every != 0 && !first;
+    const bool first = each_kernel && fresh && (!both || first_turn++ % 2 == 0);
+    return (both ? turn++ % every : own_turn++ % (every / 2)) != 0 && !first;
   };
   cases.erase(std::remove_if(cases.begin(), cases.end(), waits), cases.end());
   return cases;
