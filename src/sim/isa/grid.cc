@@ -277,14 +277,21 @@ void Grid::SetItems(Wave& w) {
   }
   uint32_t x = flat % size[0], y = flat / size[0] % size[1], z = flat / size[0] / size[1];
   uint64_t exec = 0;
-  for (uint32_t lane = 0; lane < 64; ++lane) {
-    w.v[lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
-    exec |= uint64_t{x < left[0] && y < left[1] && z < left[2]} << lane;
-    if (++x < size[0]) continue;
-    x = 0;
-    if (++y < size[1]) continue;
-    y = 0;
-    ++z;
+  if (x + 64 <= size[0]) {  // mostly: all lanes in one line of items
+    const uint32_t first = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+    for (uint32_t lane = 0; lane < 64; ++lane) w.v[lane] = first + lane;
+    const uint32_t lanes = y < left[1] && z < left[2] && x < left[0] ? std::min(left[0] - x, 64u) : 0;
+    exec = lanes == 0 ? 0 : ~uint64_t{0} >> (64 - lanes);
+  } else {
+    for (uint32_t lane = 0; lane < 64; ++lane) {
+      w.v[lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+      exec |= uint64_t{x < left[0] && y < left[1] && z < left[2]} << lane;
+      if (++x < size[0]) continue;
+      x = 0;
+      if (++y < size[1]) continue;
+      y = 0;
+      ++z;
+    }
   }
   w.set_exec(exec);
   if (exec == 0) w.state = WaveState::kDone;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/cpu_features.h"
+#include "sim/isa/minifloat.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -218,7 +219,7 @@ uint16_t DoubleToHalf(double value) {
   // The spacing of halves around the value is two to this, and that of doubles behind 2^(step + 52), where a sum is rounded to
   // nearest even: no call of the C library, which was a quarter of a model's time here.
   const int step = exponent < -14 ? -24 : exponent - 10;
-  const double far = __builtin_bit_cast(double, static_cast<uint64_t>(step + 52 + 1023) << 52);
+  const double far = TwoTo(step + 52);
   const double rounded = (magnitude + far) - far;
   if (rounded < 0x1p-14) return sign | static_cast<uint16_t>(rounded * 0x1p24);
   const uint64_t r = __builtin_bit_cast(uint64_t, rounded);

@@ -8,6 +8,7 @@
 #ifndef MAINARCH_SIM_ISA_MINIFLOAT_H_
 #define MAINARCH_SIM_ISA_MINIFLOAT_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -83,6 +84,9 @@ static inline const float* TableOf(const MiniFormat& f) {
   return f.fnuz ? kBf8FnuzTable.value : kBf8Table.value;
 }
 
+// 2^e, -1022 <= e <= 1023: a call of the C library for each was a sixth of a step in MXFP8.
+static inline double TwoTo(int e) { return __builtin_bit_cast(double, static_cast<uint64_t>(e + 1023) << 52); }
+
 // `saturate`: too large becomes the largest number instead of infinity or NaN (FP16_OVFL, and
 // always for the formats that have neither). `random` < 2^20: 0 rounds to nearest even, otherwise
 // stochastic rounding adds random / 2^20 of a step before truncating (stochastic must be set).
@@ -107,18 +111,16 @@ static inline uint32_t FloatToMini(const MiniFormat& f, double value, bool satur
     return nan;
   };
   if (infinite) return overflow();
-  int exponent;
-  std::frexp(magnitude, &exponent);
-  const int lowest = 1 - f.bias;
-  const int e = magnitude == 0 || exponent - 1 < lowest ? lowest : exponent - 1;
-  const double steps = std::ldexp(magnitude, f.mantissa_bits - e);
+  const int exponent = static_cast<int>(__builtin_bit_cast(uint64_t, magnitude) >> 52) - 1023;  // -1023: less than any format has
+  const int e = std::max(exponent, 1 - f.bias);
+  const double steps = magnitude * TwoTo(f.mantissa_bits - e);
   double whole = stochastic ? std::floor(steps + random * 0x1p-20) : std::nearbyint(steps);
   int at = e;
-  if (whole >= std::ldexp(1.0, f.mantissa_bits + 1)) {
+  if (whole >= 2 << f.mantissa_bits) {
     whole /= 2;
     ++at;
   }
-  const double rounded = std::ldexp(whole, at - f.mantissa_bits);
+  const double rounded = whole * TwoTo(at - f.mantissa_bits);
   if (rounded > static_cast<double>(f.largest)) return overflow();
   const uint32_t m = static_cast<uint32_t>(whole);
   if (m == 0) return f.fnuz ? 0 : sign;
