@@ -385,7 +385,8 @@ class Time(Case):
         """A kernel for many rows has no way for others: 5,120 columns in eight parts have leaves of one chunk and of two. Workgroups
         of 128 rows, through a ring in LDS, where they leave no more compute units idle than those of 64."""
         model = os.path.join(self.scratch, "leaves")
-        run("make-checkpoint", model, "--preset", "tiny", "--hidden", 512, "--layers", 1, "--intermediate", 5120)
+        run("make-checkpoint", model, "--preset", "tiny", "--hidden", 512, "--layers", 1, "--intermediate", 5120, "--heads", 2,
+            "--kv-heads", 1, "--vocab", 64)
         for rows, way in ((512, "ring"), (256, "scaled")):
             kernel = "tall_gate_up_mxfp4_" + way
             kernels = self.kernels_of_mxfp8(model, rows)

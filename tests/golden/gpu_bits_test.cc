@@ -259,7 +259,7 @@ TEST(shared_heads_change_no_bit) {
     model::ModelConfig c;
     c.model_type = "qwen3";
     c.hidden = 256;
-    c.layers = 2;
+    c.layers = 3;
     c.heads = 8 * where.kv_heads;
     c.kv_heads = where.kv_heads;
     c.head_dim = 32;
@@ -270,7 +270,7 @@ TEST(shared_heads_change_no_bit) {
     c.rms_eps = 1e-6f;
     c.rope.theta = 1e6;
     c.rope.rotary_dim = 32;
-    c.sparse_layer.assign(2, false);
+    c.sparse_layer.assign(3, false);
     const std::string directory = test::ScratchDirectory() + "/shared" + std::to_string(where.kv_heads);
     CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
     const std::vector<uint32_t> tokens = Prompt(300, 512);

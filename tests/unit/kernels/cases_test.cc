@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Every kernel on the interpreter against its reference in double, for both ISAs (under a sanitizer, which sees the
-// interpreter alone, a case on one of them), and the kernels that synchronise under many schedules; and every kernel of
-// every ISA has a case. (kernels_checked runs the same cases under the checkers.)
+// interpreter alone, every other case on one of them, unless with MAINARCH_TEST_FULL), and the kernels that synchronise
+// under many schedules; and every kernel of every ISA has a case. (kernels_checked runs the same cases under the checkers.)
 #include "support/test.h"
 #include "unit/kernels/run_fresh.h"
 
@@ -12,7 +12,7 @@ namespace {
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
   size_t ran = 0;
-  for (const Case* test : kSanitized ? CasesInTurn(isa, "gfx942", 2, false) : CasesOf(isa)) {
+  for (const Case* test : kSanitized ? CasesInTurn(isa, "gfx942", 4, false) : CasesOf(isa)) {
     ++ran;
     const Status status = RunFresh(*test, isa, {}, Shipped, nullptr);
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
