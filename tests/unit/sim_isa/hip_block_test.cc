@@ -30,32 +30,45 @@ std::string Wrong(const char* what, size_t i, double got, double want) {
 #define LAUNCH(...) \
   if (!m.Launch(__VA_ARGS__)) return m.error()
 
+// Grids that end within workgroups: of lines shorter than a wave, and of whole waves and a part of one.
 std::string IndicesCase(HipMachine& m) {
   struct Indices {
     uint32_t thread[3], block[3], size[3], count[3];
   };
-  Options o;
-  o.blocks = {3, 4, 2};
-  o.threads = {10, 4, 3};
-  o.cut = {3, 1, 0};
-  const uint32_t w = 27, h = 15, d = 6;
-  auto* out = m.New<Indices>(30 * 16 * 6);
-  LAUNCH("indices", Arguments().Add(out).Add(w).Add(h), o);
-  for (uint32_t z = 0; z < d; ++z) {
-    for (uint32_t y = 0; y < h; ++y) {
-      for (uint32_t x = 0; x < w; ++x) {
-        const Indices& got = out[x + w * (y + h * z)];
-        const uint32_t at[3] = {x, y, z}, grid[3] = {w, h, d};
-        for (size_t k = 0; k < 3; ++k) {
-          // The builtin gives the launch's block size, in a partial block too.
-          const uint32_t b = at[k] / o.threads[k], size = o.threads[k];
-          if (got.thread[k] != at[k] % o.threads[k] || got.block[k] != b || got.size[k] != size ||
-              got.count[k] != grid[k] / o.threads[k])
-            return absl::StrCat("indices at ", x, ",", y, ",", z, " dimension ", k, ": thread ",
-                                got.thread[k], " block ", got.block[k], " size ", got.size[k],
-                                " count ", got.count[k]);
+  Options narrow, wide;
+  narrow.blocks = {3, 4, 2};
+  narrow.threads = {10, 4, 3};
+  narrow.cut = {3, 1, 0};
+  wide.blocks = {2, 2, 1};
+  wide.threads = {192, 2, 1};
+  wide.cut = {84, 1, 0};
+  for (const Options& o : {narrow, wide}) {
+    uint32_t grid[3];
+    for (size_t k = 0; k < 3; ++k) grid[k] = o.blocks[k] * o.threads[k] - o.cut[k];
+    const auto [w, h, d] = grid;
+    const size_t all = size_t{o.blocks[0]} * o.blocks[1] * o.blocks[2] * o.threads[0] * o.threads[1] * o.threads[2];
+    auto* out = m.New<Indices>(all);
+    std::memset(out, 0, all * sizeof *out);
+    LAUNCH("indices", Arguments().Add(out).Add(w).Add(h), o);
+    for (uint32_t z = 0; z < d; ++z) {
+      for (uint32_t y = 0; y < h; ++y) {
+        for (uint32_t x = 0; x < w; ++x) {
+          const Indices& got = out[x + w * (y + h * z)];
+          const uint32_t at[3] = {x, y, z};
+          for (size_t k = 0; k < 3; ++k) {
+            // The builtin gives the launch's block size, in a partial block too.
+            const uint32_t b = at[k] / o.threads[k], size = o.threads[k];
+            if (got.thread[k] != at[k] % o.threads[k] || got.block[k] != b || got.size[k] != size ||
+                got.count[k] != grid[k] / o.threads[k])
+              return absl::StrCat("indices at ", x, ",", y, ",", z, " dimension ", k, ": thread ",
+                                  got.thread[k], " block ", got.block[k], " size ", got.size[k],
+                                  " count ", got.count[k]);
+          }
         }
       }
+    }
+    for (size_t i = size_t{w} * h * d; i < all; ++i) {
+      if (out[i].size[0] != 0) return Wrong("an item that the grid does not have", i, out[i].size[0], 0);
     }
   }
   return "";
